@@ -1,0 +1,46 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+WORKERS ?= auto
+
+.PHONY: run test check lint types contracts bench soak docs clean
+
+run: $(READY)  ## explain a turn of the sample workspace
+	$(BIN)/foreword -w examples/assistant explain --message "What is on this week?"
+
+test: $(READY)  ## the whole suite, in parallel
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+check: lint types contracts test  ## everything that CI runs
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+contracts: $(READY)
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## every figure of the documentation, beside its baseline
+	$(BIN)/python -m bench
+
+soak: $(READY)  ## the properties with their full counts
+	FOREWORD_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) tests/laws tests/config
+
+docs: $(READY)  ## write what is generated: the command reference and the JSON Schemas
+	$(BIN)/python -m docs.generate
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Foreword needs Python 3.11 or newer; name one with: make PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "This Python cannot make a virtual environment; on Debian: apt install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,51 @@
+"""Foreword decides what an agent is told before it speaks."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foreword.assembly import Assembly as Assembly
+    from foreword.errors import BudgetError as BudgetError
+    from foreword.errors import ConfigError as ConfigError
+    from foreword.errors import ForewordError as ForewordError
+    from foreword.errors import InputError as InputError
+    from foreword.errors import UnknownName as UnknownName
+    from foreword.errors import WorkspaceError as WorkspaceError
+    from foreword.turn import Client as Client
+    from foreword.turn import Git as Git
+    from foreword.turn import Host as Host
+    from foreword.turn import Message as Message
+    from foreword.turn import Sandbox as Sandbox
+    from foreword.turn import Step as Step
+    from foreword.turn import Task as Task
+    from foreword.turn import Tool as Tool
+    from foreword.turn import Toolset as Toolset
+    from foreword.turn import Turn as Turn
+    from foreword.words import Delivery as Delivery
+    from foreword.words import Mode as Mode
+    from foreword.words import Trust as Trust
+    from foreword.workspace import Workspace as Workspace
+    from foreword.workspace import open_workspace as open
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "assembly": ("Assembly",),
+    "errors": ("BudgetError", "ConfigError", "ForewordError", "InputError", "UnknownName", "WorkspaceError"),
+    "sources.registry": ("source",),
+    "turn": ("Client", "Git", "Host", "Message", "Sandbox", "Step", "Task", "Tool", "Toolset", "Turn"),
+    "words": ("Delivery", "Mode", "Pace", "Trust"),
+    "workspace": ("Workspace", "open"),
+}
+_HOMES = {name: module for module, names in _PLACES.items() for name in names}
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names are listed above, by module
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that importing the package costs nothing."""
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'foreword' has no attribute {name!r}")
+    value = getattr(import_module(f"foreword.{_HOMES[name]}"), "open_workspace" if name == "open" else name)
+    globals()[name] = value
+    return value

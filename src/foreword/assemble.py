@@ -1,0 +1,52 @@
+"""The flow of Foreword: from a turn to an assembled prompt, one line per stage."""
+
+from foreword.assembly import Assembly
+from foreword.blueprint import Blueprint, Plan, select
+from foreword.budget import fit
+from foreword.budget.verdict import Terms
+from foreword.ledger import NOTHING_FROZEN, Ledger
+from foreword.render import Layout, render
+from foreword.sources import read
+from foreword.sources.ground import Ground
+from foreword.sources.read import NO_TOOLS
+from foreword.trust import Clearance, resolve
+from foreword.turn import Turn
+
+
+def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
+    """Assemble the prompt of a turn; nothing outside the returned value is changed."""
+    clearance = decide(turn, ground)
+    plan = choose(turn, clearance, ground, blueprint)
+    filled = read(plan, turn, ground)
+    layout = lay_out(turn, plan, ground)
+    terms = agree(turn, plan, layout, ground)
+    fitted = fit(plan, filled, terms, ground.memo)
+    prompt = render(fitted, layout, ground.memo)
+    standing = ledger.compare(prompt)
+    return Assembly(turn=turn, plan=plan, terms=terms, fit=fitted, layout=layout, prompt=prompt, standing=standing)
+
+
+def decide(turn: Turn, ground: Ground) -> Clearance:
+    """Resolve the clearance, once per person, situation and room."""
+    key = ("clearance", turn.user, turn.situation, turn.room)
+    return ground.memo.recall(key, lambda: resolve(turn, ground.config))
+
+
+def choose(turn: Turn, clearance: Clearance, ground: Ground, blueprint: Blueprint) -> Plan:
+    """Select the slots, once per clearance and place."""
+    key = (blueprint, clearance, turn.agent, turn.user, turn.channel, turn.room, turn.situation, turn.mode)
+    return ground.memo.recall(key, lambda: select(turn, clearance, ground.config, blueprint))
+
+
+def lay_out(turn: Turn, plan: Plan, ground: Ground) -> Layout:
+    """Make the layout, once per blueprint and model."""
+    meter = ground.measure(turn.model)
+    return ground.memo.recall((plan.blueprint, meter), lambda: Layout(plan.blueprint, meter))
+
+
+def agree(turn: Turn, plan: Plan, layout: Layout, ground: Ground) -> Terms:
+    """Settle the terms of the fit, once per layout and tools."""
+    tools = turn.tools.allowed(plan.clearance.level) if turn.tools else NO_TOOLS
+    return ground.memo.recall(
+        (layout, tools), lambda: Terms(blueprint=plan.blueprint, meter=layout.meter, tools=tools, scale=layout)
+    )

@@ -1,0 +1,183 @@
+"""The assembly: everything one turn was made of; explain, diff and the tests are views of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from foreword.blueprint import Plan
+from foreword.budget import Fit, Fitted
+from foreword.budget.verdict import Terms
+from foreword.errors import InputError
+from foreword.ledger import Standing
+from foreword.render import Layout, Prompt, Span
+from foreword.report import Row, draw_table, show_row
+from foreword.sources import Section
+from foreword.sources.read import weigh_conversation
+from foreword.trust import Clearance
+from foreword.turn import Turn
+from foreword.wire import Envelope, mark, shape
+from foreword.wire.envelope import PROVIDERS, Letter
+from foreword.words import Pace, Trust
+
+SCHEMA = "foreword/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Assembly:
+    """One assembled turn."""
+
+    turn: Turn
+    plan: Plan
+    terms: Terms
+    fit: Fit
+    layout: Layout
+    prompt: Prompt
+    standing: Standing
+
+    @property
+    def clearance(self) -> Clearance:
+        """The level this turn was assembled at, and why."""
+        return self.plan.clearance
+
+    @property
+    def system_tokens(self) -> int:
+        """What the cached part uses of the system budget, tool schemas included."""
+        return self.fit.tool_tokens + sum(block.tokens for block in self.prompt.blocks if block.pace is not Pace.TURN)
+
+    @property
+    def conversation_tokens(self) -> int:
+        """What the message and the history weigh."""
+        return weigh_conversation(self.turn, self.terms.meter)
+
+    @property
+    def used(self) -> int:
+        """What the prompt uses of the window: text and tool schemas."""
+        return self.prompt.tokens + self.fit.tool_tokens
+
+    @property
+    def remaining(self) -> int:
+        """What is left of the window after the prompt, the conversation and the reserve."""
+        window = self.terms.meter.facts.window
+        return window - self.plan.blueprint.budget.reserve - self.used - self.conversation_tokens
+
+    @property
+    def marks(self) -> tuple[str | None, ...]:
+        """The cache mark of each block."""
+        return mark(self.prompt.blocks, self.terms.meter.facts, self.fit.tool_tokens)
+
+    def envelope(self, name: str = "") -> Envelope:
+        """Return the request for this turn, in the shape of its model's provider unless another is named."""
+        facts = self.terms.meter.facts
+        letter = Letter(
+            prompt=self.prompt,
+            marks=self.marks,
+            model=facts.name.partition(":")[2] or facts.name,
+            history=self.turn.history,
+            message=self.layout.guard(self.turn.message),
+            tools=self.terms.tools,
+        )
+        return shape(letter, name or PROVIDERS.get(facts.provider, "openai"))
+
+    def rows(self, reader: Trust | None = None) -> Iterator[Row]:
+        """Tell a reader what became of every slot; what they are not cleared for is not mentioned."""
+        level = self.admit(reader)
+        spans = {span.id: span for span in self.prompt.spans}
+        cached = self.find_cached()
+        for run in self.fit.runs:
+            for fitted in run.items:
+                if fitted.item.trust <= level:
+                    yield self.describe(fitted, spans.get(fitted.item.id), cached=run.pace in cached)
+
+    def find_cached(self) -> set[Pace]:
+        """Find the paces whose text a provider can read from its cache on the next turn."""
+        if self.terms.meter.facts.provider in ("", "anthropic"):
+            return {block.pace for block, ttl in zip(self.prompt.blocks, self.marks, strict=True) if ttl}
+        enough = self.system_tokens >= self.terms.meter.facts.cache_minimum
+        return {Pace.STATIC, Pace.SESSION} if enough else set()
+
+    def describe(self, fitted: Fitted, span: Span | None, *, cached: bool) -> Row:
+        """Tell what became of one item."""
+        item = fitted.item
+        section = item if isinstance(item, Section) else None
+        return Row(
+            id=item.id,
+            title=(section.title if section else "") or item.slot.title,
+            pace=item.slot.pace,
+            placement=item.slot.placement,
+            trust=item.trust,
+            verdict=str(fitted.verdict),
+            reason=fitted.reason,
+            tokens=span.tokens if span else 0,
+            wanted=fitted.wanted,
+            source=section.origin if section else "",
+            sha256=(section.sha256 or sha256(section.text.encode()).hexdigest()) if section else None,
+            span=(span.start, span.end) if span else None,
+            cached=cached and span is not None,
+        )
+
+    def admit(self, reader: Trust | None) -> Trust:
+        """Return the level of a reader, or refuse one who is below the turn itself."""
+        level = self.clearance.level if reader is None else reader
+        if level < self.clearance.level:
+            raise InputError(f"this turn was assembled at {self.clearance.level}; a {level} reader may not see it")
+        return level
+
+    def explain(self, reader: Trust | None = None) -> str:
+        """Explain the turn as a plain table."""
+        head = f"clearance: {self.clearance.level}, because {self.clearance.reason}"
+        return draw_table(head, list(self.rows(reader)), self.summary)
+
+    @property
+    def summary(self) -> str:
+        """What the prompt uses, of what, and how it is cached, in one line."""
+        facts = self.terms.meter.facts
+        marked = sum(ttl is not None for ttl in self.marks)
+        blocks = f" in {marked} cached block{'' if marked == 1 else 's'}" if marked else ""
+        tools = f" (tool schemas {self.fit.tool_tokens:,})" if self.fit.tool_tokens else ""
+        parts = [
+            f"system {self.system_tokens:,} of {self.fit.limit:,} tokens{tools}{blocks}",
+            f"turn {self.used - self.system_tokens:,}",
+            f"window {facts.window:,}",
+            f"counts ±{facts.margin:.0%}".replace("%", " %") if facts.margin else "",
+            facts.assumed,
+        ]
+        return " · ".join(filter(None, parts))
+
+    def to_dict(self, reader: Trust | None = None) -> dict[str, Any]:
+        """Return the whole assembly as JSON-ready values, in a stable schema."""
+        rows = list(self.rows(reader))
+        facts = self.terms.meter.facts
+        return {
+            "schema": SCHEMA,
+            "blueprint": self.plan.blueprint.name,
+            "model": facts.name,
+            "clearance": {
+                "level": str(self.clearance.level),
+                "user": self.clearance.user,
+                "ceiling": str(self.clearance.ceiling),
+                "reason": self.clearance.reason,
+            },
+            "text": self.prompt.text,
+            "tokens": self.prompt.tokens,
+            "tokenizer": facts.tokenizer.value,
+            "margin": facts.margin,
+            "budget": {
+                "window": facts.window,
+                "system": self.fit.limit,
+                "reserve": self.plan.blueprint.budget.reserve,
+                "used": self.used,
+                "remaining": self.remaining,
+            },
+            "sections": [show_row(row) for row in rows],
+            "blocks": [
+                {
+                    "pace": str(block.pace),
+                    "placement": str(block.placement),
+                    "text": block.text,
+                    "tokens": block.tokens,
+                    "cache": {"ttl": ttl} if ttl else None,
+                }
+                for block, ttl in zip(self.prompt.blocks, self.marks, strict=True)
+            ],
+        }

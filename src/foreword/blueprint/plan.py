@@ -1,0 +1,40 @@
+"""The plan of a turn: the slots it may have, decided before anything is read."""
+
+from dataclasses import dataclass
+
+from foreword.blueprint.slot import Blueprint, Slot
+from foreword.trust import Clearance
+from foreword.words import Mode, Pace, Placement, Trust, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A slot, or one of several in it, with what may be read for it, or why nothing may."""
+
+    slot: Slot
+    id: str
+    trust: Trust
+    paths: tuple[str, ...] = ()
+    folder: str = ""
+    text: str = ""
+    verdict: Verdict | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Run:
+    """Neighbouring slots of one pace and one placement; they are cached, or not, together."""
+
+    pace: Pace
+    placement: Placement
+    entries: tuple[Planned, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """Every slot of a blueprint, in the order of the text, each with its permission."""
+
+    blueprint: Blueprint
+    clearance: Clearance
+    mode: Mode
+    runs: tuple[Run, ...]

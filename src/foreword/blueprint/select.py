@@ -1,0 +1,130 @@
+"""Selecting: which slots of a blueprint a turn may have, from names and levels alone."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from foreword.blueprint.plan import Plan, Planned, Run
+from foreword.blueprint.slot import Blueprint, Slot
+from foreword.config.schema import Config, PromptFile
+from foreword.trust import Clearance
+from foreword.turn import Turn
+from foreword.words import Mode, Placement, Verdict
+
+LISTED = "files"  # the source whose slot holds the further files of the configuration
+
+
+def select(turn: Turn, clearance: Clearance, config: Config, blueprint: Blueprint) -> Plan:
+    """Decide for every slot whether this turn may have it; nothing is opened here."""
+    mode = turn.mode or Mode.FULL
+    claimed = {slot.file for slot in blueprint.slots if slot.file}
+    listed = {entry.path: entry for entry in config.prompt.files}
+    entries: list[Planned] = []
+    for slot in blueprint.slots:
+        if slot.source == LISTED:
+            further = [entry for path, entry in listed.items() if path not in claimed]
+            entries.extend(plan_file(slot, entry, turn, clearance, config) for entry in further)
+        else:
+            entries.append(plan_slot(slot, listed.get(slot.file), turn, clearance, config))
+    entries = [refuse_mode(entry, mode) for entry in entries]
+    # The tail comes last in the text, wherever its slots stand in the file.
+    entries.sort(key=lambda entry: entry.slot.placement is Placement.TAIL)
+    runs = tuple(
+        Run(pace=pace, placement=placement, entries=tuple(group))
+        for (pace, placement), group in groupby(entries, key=lambda e: (e.slot.pace, e.slot.placement))
+    )
+    return Plan(blueprint=blueprint, clearance=clearance, mode=mode, runs=runs)
+
+
+def plan_slot(slot: Slot, listed: PromptFile | None, turn: Turn, clearance: Clearance, config: Config) -> Planned:
+    """Plan one slot of the blueprint, with the trust that the configuration gives its file."""
+    names = fill_names(turn, config)
+    file, folder, text = (expand(template, names) for template in (slot.file, slot.folder, slot.text))
+    trust = listed.trust if listed else slot.trust
+    if slot.file_trust is not None and clearance.level < slot.file_trust:
+        file = ""
+    entry = Planned(
+        slot=slot,
+        id=slot.id,
+        trust=trust,
+        paths=tuple(find_candidates(file, turn, config, per_user=slot.per_user or bool(listed and listed.per_user))),
+        folder=folder,
+        text=text,
+    )
+    return judge(entry, turn, clearance, config, per_user=slot.per_user)
+
+
+def plan_file(slot: Slot, listed: PromptFile, turn: Turn, clearance: Clearance, config: Config) -> Planned:
+    """Plan one of the further files that the configuration lists."""
+    paths = tuple(find_candidates(listed.path, turn, config, per_user=listed.per_user))
+    entry = Planned(slot=slot, id=f"{slot.id}:{listed.path}", trust=listed.trust, paths=paths)
+    return judge(entry, turn, clearance, config, per_user=listed.per_user)
+
+
+def find_candidates(file: str, turn: Turn, config: Config, *, per_user: bool) -> Iterator[str]:
+    """Name the paths that may hold a file, the most particular first; nobody inherits another's own file."""
+    if not file:
+        return
+    if per_user:
+        if turn.user in config.users:
+            yield f"users/{turn.user}/{file}"
+        if turn.user == config.owner:
+            yield file
+        return
+    yield f"agents/{turn.agent}/{file}"
+    yield file
+
+
+def judge(entry: Planned, turn: Turn, clearance: Clearance, config: Config, *, per_user: bool) -> Planned:
+    """Refuse an entry that this turn may not have; trust speaks first."""
+    slot = entry.slot
+    if clearance.level < entry.trust:
+        return refuse(entry, Verdict.WITHHELD, f"needs {entry.trust}")
+    if slot.situations and turn.situation not in slot.situations:
+        return refuse(entry, Verdict.ABSENT, f"only in situation {' or '.join(slot.situations)}")
+    if per_user and turn.room:
+        return refuse(entry, Verdict.ABSENT, "everyone in a room reads the reply, so nobody's own slots are in it")
+    if per_user and turn.user not in config.users:
+        return refuse(entry, Verdict.ABSENT, "belongs to a known user, and nobody known is speaking")
+    return entry
+
+
+def refuse(entry: Planned, verdict: Verdict, reason: str) -> Planned:
+    """Close an entry: it keeps its name and its level, and nothing that could be read."""
+    return Planned(slot=entry.slot, id=entry.id, trust=entry.trust, verdict=verdict, reason=reason)
+
+
+def refuse_mode(entry: Planned, mode: Mode) -> Planned:
+    """Leave out what the prompt mode does not include."""
+    if entry.verdict or mode in entry.slot.modes:
+        return entry
+    return refuse(entry, Verdict.ABSENT, f"prompt mode {mode} leaves it out")
+
+
+def fill_names(turn: Turn, config: Config) -> dict[str, str]:
+    """Collect the names that paths and built-in texts may contain; one that could leave its folder is empty."""
+    room = config.rooms.get(turn.room)
+    situation = config.situations.get(turn.situation)
+    names = {
+        "family": turn.channel.partition(":")[0],
+        "situation": turn.situation,
+        "group": (room.group if room else "") or turn.room,
+        "user": turn.user,
+    }
+    safe = {name: value if is_plain(value) else "" for name, value in names.items()}
+    return {**safe, "overlay": situation.prompt_overlay if situation else ""}
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is one part of a path and nothing else."""
+    return not name.startswith(".") and not any(sign in name for sign in "/\\\0")
+
+
+def expand(template: str, names: dict[str, str]) -> str:
+    """Fill the names into a template; an empty name gives no path at all."""
+    for name, value in names.items():
+        mark = f"{{{name}}}"
+        if mark in template:
+            if not value:
+                return ""
+            template = template.replace(mark, value)
+    return template

@@ -1,0 +1,139 @@
+"""The shape of a blueprint file: slots in order, and the rules they share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from foreword.words import Mode, Pace, Placement, Trust, Word
+
+
+class Rendering(Word):
+    """How sections become text."""
+
+    MARKDOWN = "markdown"
+    XML = "xml"
+    PLAIN = "plain"
+
+
+class Fitting(Word):
+    """How slots of a tier divide what the tier may use."""
+
+    FAIR = "fair"
+    SEQUENTIAL = "sequential"
+
+
+class Cut(Word):
+    """Which part of a text stays when it is shortened."""
+
+    HEAD = "head"
+    HEAD_TAIL = "head_tail"
+    NEVER = "never"
+
+
+class Listing(Word):
+    """When a file is listed on the memory menu instead of being part of the prompt."""
+
+    NEVER = "never"
+    OVERFLOW = "overflow"
+    ALWAYS = "always"
+
+
+class Voice(Word):
+    """Whose words a slot carries: ours, the owner's, or somebody's from outside."""
+
+    SYSTEM = "system"
+    OWNER = "owner"
+    OUTSIDE = "outside"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One place in a prompt."""
+
+    id: str
+    """The name that explain, markers and read_section use."""
+    source: str
+    """The registered source that fills it."""
+    pace: Pace
+    """What it may depend on."""
+    trust: Trust = Trust.FULL
+    """The least clearance that may see it."""
+    title: str = ""
+    """The heading or tag it is rendered under; none if empty."""
+    file: str = ""
+    """The workspace file it is read from; {family}, {situation}, {group} and {user} are filled in."""
+    file_trust: Trust | None = None
+    """The least clearance for that file, where the built-in text beneath it is for more people."""
+    folder: str = ""
+    """The workspace folder its files come from."""
+    text: str = ""
+    """The built-in text that stands where no file does."""
+    per_user: bool = False
+    """Whether it belongs to the one who speaks; such slots are absent in rooms."""
+    situations: tuple[str, ...] = ()
+    """The only situations it exists in; all of them if empty."""
+    modes: tuple[Mode, ...] = (Mode.FULL,)
+    """The prompt modes that include it."""
+    placement: Placement = Placement.SYSTEM
+    """Where it travels."""
+    required: bool = False
+    """Whether the prompt cannot be without it."""
+    tier: str = "low"
+    """The budget tier it belongs to."""
+    floor: int = 0
+    """Tokens that no other slot can take from it."""
+    cut: Cut = Cut.HEAD
+    """How it is shortened."""
+    listed: Listing = Listing.NEVER
+    """Whether it moves to the memory menu."""
+    voice: Voice = Voice.OWNER
+    """Whose words it carries, and so how much of its structure is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How many tokens there are, and who gets them."""
+
+    system: int = 30_000
+    """The most that static and session slots may use together, tool schemas included."""
+    window_share: float = 0.15
+    """The same as a share of the model's window; the smaller one holds."""
+    reserve: int = 4_096
+    """Tokens of the window that are kept for the answer."""
+    turn: int = 400
+    """The most that the slots of a turn may use."""
+    session_share: float = 0.3
+    """The part of the system budget that static slots leave to session slots."""
+    menu_share: float = 0.05
+    """The part of the system budget that the memory menu may take."""
+    least: int = 200
+    """A shortened text has at least so many tokens; with less room it is listed or dropped."""
+    fitting: Fitting = Fitting.FAIR
+    """How the slots of a tier divide it."""
+    tiers: Mapping[str, float] = field(default_factory=lambda: {"low": 1.0})
+    """The tiers in order, each with the most it may take as a share of the system budget."""
+
+    def limit(self, window: int) -> int:
+        """Return the tokens that static and session slots share, from blueprint and model alone."""
+        return min(self.system, int(window * self.window_share))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Blueprint:
+    """An ordered catalogue of slots."""
+
+    name: str
+    """The name that `--blueprint` takes."""
+    description: str = ""
+    """What it is for, in one sentence."""
+    strict: bool = False
+    """Whether laws 5, 6, 8 and 9 bind it."""
+    rendering: Rendering = Rendering.MARKDOWN
+    """How its sections become text."""
+    marker: str
+    """What stands where a text was shortened; {kept}, {total}, {first}, {last}, {lines} and {call} are filled in."""
+    marker_without_call: str
+    """The same for a turn that has no tool to read the rest with."""
+    budget: Budget = field(default_factory=Budget)
+    """How many tokens there are, and who gets them."""
+    slots: tuple[Slot, ...]
+    """The slots, in order."""

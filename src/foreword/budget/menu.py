@@ -1,0 +1,55 @@
+"""The memory menu: written by the budget, since only the budget knows what did not fit."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from foreword.blueprint.slot import Listing
+from foreword.budget.share import Wish, settle
+from foreword.budget.verdict import Fitted, Terms, leave_out
+from foreword.sources import Entry, Section
+from foreword.words import Verdict
+
+
+def list_section(section: Section, terms: Terms) -> Entry:
+    """Make the menu line of a section that is not in the prompt itself."""
+    return Entry(path=section.path, tokens=terms.meter.count(section.text), description=section.description)
+
+
+def can_list(section: Section) -> bool:
+    """Whether a section may move to the menu: a file, of a slot that allows it."""
+    return bool(section.path) and section.slot.listed is not Listing.NEVER
+
+
+def index(fitted: Fitted, menu: Section | None) -> Fitted:
+    """Turn a loss into a line of the menu where there is one and the slot may be on it."""
+    section = fitted.item
+    if (
+        fitted.verdict is not Verdict.DROPPED
+        or not isinstance(section, Section)
+        or not can_list(section)
+        or menu is None
+    ):
+        return fitted
+    return replace(fitted, verdict=Verdict.INDEXED, reason=f"{fitted.reason}; on the menu")
+
+
+def index_always(section: Section, wanted: int, menu: Section | None) -> Fitted:
+    """Put a section on the menu that belongs nowhere else."""
+    if menu is None:
+        return leave_out(section, wanted, Verdict.DROPPED, "is read on demand, and the turn has no tool for that")
+    return leave_out(section, wanted, Verdict.INDEXED, "on the menu, to be read on demand")
+
+
+def write(menu: Section, listed: Iterable[Section], terms: Terms) -> Section:
+    """Write the menu's text: files of the workspace, then the stores, then how to load."""
+    files = sorted((list_section(section, terms) for section in listed), key=lambda entry: entry.path)
+    lines = [entry.line for entry in (*files, *menu.entries)]
+    return replace(menu, text="\n".join([*lines, "", menu.text]) if lines else "", entries=())
+
+
+def fit_menu(menu: Section, room: int, terms: Terms) -> Fitted:
+    """Fit the written menu into what was reserved for it."""
+    if not menu.text:
+        return leave_out(menu, 0, Verdict.ABSENT, "there is nothing to list")
+    wanted = terms.scale.weigh(menu, menu.text)
+    return settle(Wish(section=menu, wanted=wanted), room, "the menu's share is full", terms)

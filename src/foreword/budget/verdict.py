@@ -1,0 +1,57 @@
+"""Verdicts: what became of an item, what it weighs, and why."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from foreword.blueprint import Blueprint
+from foreword.sources import Missing, Section
+from foreword.tokens import Meter
+from foreword.turn import Toolset
+from foreword.words import Verdict
+
+
+class Scale(Protocol):
+    """Weighs a section as it will be rendered, heading and separator included."""
+
+    def weigh(self, section: Section, body: str) -> int:
+        """Return the tokens that this body of a section takes in the prompt."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Terms:
+    """What a fit is made under: the blueprint, the model's meter, the tools, and how things are weighed."""
+
+    blueprint: Blueprint
+    meter: Meter
+    tools: Toolset
+    scale: Scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fitted:
+    """An item with its verdict; the body is what is rendered, or None where nothing is."""
+
+    item: Section | Missing
+    verdict: Verdict
+    reason: str = ""
+    body: str | None = None
+    wanted: int = 0
+    tokens: int = 0
+
+
+def keep(section: Section, wanted: int, reason: str = "") -> Fitted:
+    """Keep a section whole."""
+    said = "; ".join(filter(None, (section.note, reason)))
+    return Fitted(item=section, verdict=Verdict.KEPT, reason=said, body=section.text, wanted=wanted, tokens=wanted)
+
+
+def leave_out(section: Section, wanted: int, verdict: Verdict, reason: str) -> Fitted:
+    """Leave a section out of the text, for a reason."""
+    said = "; ".join(filter(None, (section.note, reason)))
+    return Fitted(item=section, verdict=verdict, reason=said, wanted=wanted)
+
+
+def pass_on(missing: Missing) -> Fitted:
+    """Pass on a slot that never had a text."""
+    return Fitted(item=missing, verdict=missing.verdict, reason=missing.reason)

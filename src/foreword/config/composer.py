@@ -1,0 +1,120 @@
+"""Composes YAML text into nodes, within bounds. Import this late: it is the only module that needs yaml."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+import yaml
+
+from foreword.config.nodes import Node, Scalar, Sequence, Table
+from foreword.errors import ConfigError, Fault
+
+MAX_SIZE = 100_000
+MAX_DEPTH = 50
+
+_PREFIX = "tag:yaml.org,2002:"
+_TAGS = {_PREFIX + name for name in ("str", "int", "float", "bool", "null", "seq", "map")}
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# What YAML forbids; looked for here because libyaml reports it without a line.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def compose(text: str, file: str) -> Node:
+    """Compose the one document of this text, or raise ConfigError with the line where that failed."""
+    if found := _FORBIDDEN.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        _refuse(file, line, "there is a control character here", "delete it")
+    loader = _LOADER(text)
+    try:
+        return _Composer(loader, file).compose()
+    except yaml.MarkedYAMLError as error:
+        # libyaml puts what never closes on the line after the last one.
+        line = min(error.problem_mark.line, text.rstrip("\n").count("\n")) + 1
+        begin = error.context_mark.line + 1 if error.context_mark else line
+        context = f" {error.context} from line {begin}" if error.context and begin < line else ""
+        _refuse(file, line, f"this is not valid YAML: {error.problem}{context}")
+    finally:
+        loader.dispose()
+
+
+class _Composer:
+    """Builds nodes from parser events; yaml.compose itself overflows the C stack on deep nesting."""
+
+    def __init__(self, loader: Any, file: str) -> None:
+        self._loader = loader
+        self._file = file
+        self._anchors: dict[str, Node | None] = {}
+
+    def compose(self) -> Node:
+        self._loader.get_event()
+        if self._loader.check_event(yaml.StreamEndEvent):
+            _refuse(self._file, 1, "the file is empty")
+        self._loader.get_event()
+        root = self._compose_node(1)
+        self._loader.get_event()
+        if not self._loader.check_event(yaml.StreamEndEvent):
+            line = self._loader.peek_event().start_mark.line + 1
+            _refuse(self._file, line, "a second document begins here", "keep one document in the file")
+        return root
+
+    def _compose_node(self, depth: int) -> Node:
+        event = self._loader.get_event()
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            return self._follow(event.anchor, line, depth)
+        self._bound_depth(depth, line)
+        if event.tag not in _TAGS and event.tag not in (None, "!"):
+            _refuse(self._file, line, f"the tag {event.tag} is not supported", "remove it")
+        if event.anchor:
+            # None marks an anchor whose value is still open, which is how a recursive alias is seen.
+            self._anchors[event.anchor] = None
+        node = self._compose_value(event, line, depth)
+        if event.anchor:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _compose_value(self, event: Any, line: int, depth: int) -> Node:
+        if isinstance(event, yaml.ScalarEvent):
+            tag = event.tag
+            if tag not in _TAGS:
+                tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+            return Scalar(line=line, text=event.value, tag=tag.removeprefix(_PREFIX))
+        if isinstance(event, yaml.SequenceStartEvent):
+            items = tuple(self._compose_children(yaml.SequenceEndEvent, depth))
+            size, height = self._measure(items, line)
+            return Sequence(line=line, items=items, size=size, height=height)
+        children = tuple(self._compose_children(yaml.MappingEndEvent, depth))
+        size, height = self._measure(children, line)
+        pairs = tuple(zip(children[::2], children[1::2], strict=True))
+        return Table(line=line, entries=pairs, size=size, height=height)
+
+    def _compose_children(self, end: type, depth: int) -> Iterator[Node]:
+        while not self._loader.check_event(end):
+            yield self._compose_node(depth + 1)
+        self._loader.get_event()
+
+    def _follow(self, anchor: str, line: int, depth: int) -> Node:
+        if anchor not in self._anchors:
+            _refuse(self._file, line, f"the alias *{anchor} has no anchor &{anchor} above it")
+        node = self._anchors[anchor]
+        if node is None:
+            _refuse(self._file, line, f"the alias *{anchor} contains itself")
+        self._bound_depth(depth + node.height - 1, line)
+        return node
+
+    def _measure(self, children: Iterable[Node], line: int) -> tuple[int, int]:
+        size, height = 1, 1
+        for child in children:
+            size += child.size
+            height = max(height, child.height + 1)
+        if size > MAX_SIZE:
+            _refuse(self._file, line, f"this is more than {MAX_SIZE:,} values, counting what aliases repeat")
+        return size, height
+
+    def _bound_depth(self, depth: int, line: int) -> None:
+        if depth > MAX_DEPTH:
+            _refuse(self._file, line, f"this is nested more than {MAX_DEPTH} levels deep")
+
+
+def _refuse(file: str, line: int, message: str, remedy: str = "") -> NoReturn:
+    raise ConfigError([Fault(file=file, line=line, message=message, remedy=remedy)])

@@ -1,0 +1,156 @@
+"""Loads `foreword.yaml`: its shape, then what the shape alone cannot say, with every fault at once."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath, PureWindowsPath
+
+from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Situation
+from foreword.config.structure import Keys, Place, settle, spell, structure
+from foreword.errors import Fault, suggest
+
+Places = Mapping[Keys, Place]
+# The keys that lead to a value, its line, and what is wrong with it.
+Finding = tuple[Keys, int, str]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ROOM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@-]*")
+# Everything here becomes the name of a folder, or part of one.
+_NAMED = {"agents": _NAME, "users": _NAME, "situations": _NAME, "stores": _NAME, "rooms": _ROOM}
+
+
+def load(text: str, file: str = "foreword.yaml") -> Config:
+    """Load a configuration from its text, or raise ConfigError with every fault."""
+    from foreword.config.composer import compose
+
+    structured = structure(compose(text, file), Config, file)
+    further = [
+        Fault(file=file, line=line, message=f"{spell(keys)} {message}")
+        for keys, line, message in _check(structured.places)
+    ]
+    return _complete(settle(structured, further), structured.places)
+
+
+def _check(places: Places) -> Iterator[Finding]:
+    yield from _check_owner(places)
+    yield from _check_agents(places)
+    yield from _check_names(places)
+    yield from _check_groups(places)
+    yield from _check_situations(places)
+    yield from _check_paths(places)
+    yield from _check_twins(places)
+
+
+def _check_owner(places: Places) -> Iterator[Finding]:
+    for keys, line, owner in _find_texts(places, "owner"):
+        if ("users", owner) not in places:
+            nearest = suggest(owner, _list_names(places, "users"))
+            yield keys, line, f"is {owner!r}, who is not listed under users{nearest}"
+
+
+def _check_agents(places: Places) -> Iterator[Finding]:
+    for keys, place in _find(places, "agents"):
+        if place.value == {}:
+            yield keys, place.line, "must list at least one agent"
+
+
+def _check_names(places: Places) -> Iterator[Finding]:
+    for kind, pattern in _NAMED.items():
+        for keys, place in _find(places, kind, "*"):
+            if problem := _judge_name(str(keys[-1]), pattern):
+                yield keys, place.line, problem
+
+
+def _check_groups(places: Places) -> Iterator[Finding]:
+    for keys, line, group in _find_texts(places, "rooms", "*", "group"):
+        if group and (problem := _judge_name(group, _ROOM)):
+            yield keys, line, problem
+
+
+def _check_situations(places: Places) -> Iterator[Finding]:
+    known = sorted({*SITUATIONS, *_list_names(places, "situations")})
+    for keys, line, situation in _find_texts(places, "rooms", "*", "situation"):
+        if situation not in known:
+            yield keys, line, f"is {situation!r}, which is not a situation{suggest(situation, known)}"
+
+
+def _check_paths(places: Places) -> Iterator[Finding]:
+    for keys, line, written in _find_texts(places, "prompt", "files", "*", "path"):
+        if problem := _judge_path(written):
+            yield keys, line, problem
+    for keys, line, written in _find_texts(places, "situations", "*", "prompt_overlay"):
+        if written and (problem := _judge_path(written)):
+            yield keys, line, problem
+
+
+def _check_twins(places: Places) -> Iterator[Finding]:
+    seen: dict[str, int] = {}
+    for keys, line, written in _find_texts(places, "prompt", "files", "*", "path"):
+        plain = _normalise(written)
+        if plain in seen:
+            yield keys, line, f"repeats {plain!r} from line {seen[plain]}"
+        seen.setdefault(plain, line)
+
+
+def _judge_name(name: str, pattern: re.Pattern[str]) -> str:
+    if pattern.fullmatch(name) and ".." not in name:
+        return ""
+    signs = "._-:+@" if pattern is _ROOM else "._-"
+    return f"is not a usable name; use letters, digits and {signs}, a letter or digit first, and no '..'"
+
+
+def _judge_path(path: str) -> str:
+    if not path.isprintable() or "\\" in path:
+        return "must be a path with / between its parts and without control characters"
+    if path.startswith("/") or PureWindowsPath(path).drive:
+        return f"must be relative to the workspace, not {path!r}"
+    if ".." in path.split("/"):
+        return f"must not contain '..': {path!r}"
+    return "" if _normalise(path) != "." else f"must name a file, not {path!r}"
+
+
+def _normalise(path: str) -> str:
+    return str(PurePosixPath(path))
+
+
+def _complete(config: Config, places: Places) -> Config:
+    """Put the given situations and stores over the defaults, and the paths into their plain form."""
+    situations = {name: _complete_situation(name, situation, places) for name, situation in config.situations.items()}
+    files = tuple(_complete_file(file) for file in config.prompt.files)
+    return replace(
+        config,
+        situations={**SITUATIONS, **situations},
+        stores={**STORES, **config.stores},
+        prompt=replace(config.prompt, files=files),
+    )
+
+
+def _complete_situation(name: str, situation: Situation, places: Places) -> Situation:
+    if situation.prompt_overlay:
+        situation = replace(situation, prompt_overlay=_normalise(situation.prompt_overlay))
+    # Only the places tell a ceiling of public from one that was not written.
+    if name in SITUATIONS and ("situations", name, "ceiling") not in places:
+        situation = replace(situation, ceiling=SITUATIONS[name].ceiling)
+    return situation
+
+
+def _complete_file(file: PromptFile) -> PromptFile:
+    return replace(file, path=_normalise(file.path))
+
+
+def _find(places: Places, *pattern: str) -> Iterator[tuple[Keys, Place]]:
+    """Find the places whose keys fit; a star stands for any one part."""
+    for keys, place in places.items():
+        pairs = zip(pattern, keys, strict=False)
+        if len(keys) == len(pattern) and all(wanted in ("*", part) for wanted, part in pairs):
+            yield keys, place
+
+
+def _find_texts(places: Places, *pattern: str) -> Iterator[tuple[Keys, int, str]]:
+    for keys, place in _find(places, *pattern):
+        if isinstance(place.value, str):
+            yield keys, place.line, place.value
+
+
+def _list_names(places: Places, kind: str) -> list[str]:
+    return [str(keys[-1]) for keys, _ in _find(places, kind, "*")]

@@ -1,0 +1,154 @@
+"""The shape of `foreword.yaml`: frozen values, with a docstring under each field that editors show."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from foreword.words import Trust, Vocabulary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who an agent is, as fields."""
+
+    name: str = ""
+    """The name it answers to."""
+    emoji: str = ""
+    """A sign that goes with the name."""
+    creature: str = ""
+    """What kind of being it is."""
+    vibe: str = ""
+    """How it comes across."""
+    description: str = ""
+    """What it is for, in one phrase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One agent of the workspace."""
+
+    model: str = ""
+    """The model it speaks with, as `provider:name`."""
+    blueprint: str = "default"
+    """The blueprint its prompt is built by."""
+    identity: Identity | str | None = None
+    """Who it is: fields, or a text."""
+    directories: tuple[str, ...] = ()
+    """Folders it may work in, beside its workspace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A person whom the workspace knows."""
+
+    trust: Trust = Trust.PUBLIC
+    """The most this person may ever see."""
+    timezone: str = ""
+    """Their zone, such as Europe/Paris."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A kind of place in which the agent speaks."""
+
+    ceiling: Trust = Trust.PUBLIC
+    """The most that anybody may see in it."""
+    prompt_overlay: str = ""
+    """A file with the rules of this situation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """A place where several people read every reply."""
+
+    ceiling: Trust | None = None
+    """The most that may be seen here, if lower than its situation allows."""
+    situation: str = "group"
+    """The situation that governs it."""
+    group: str = ""
+    """The folder below groups/ with its own files; its own name if unset."""
+    timezone: str = ""
+    """The zone its people live by; nobody's own zone is used in a room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptFile:
+    """A file that belongs in the prompt."""
+
+    path: str
+    """The file, relative to the workspace (or to users/NAME with per_user)."""
+    trust: Trust = Trust.FULL
+    """The least clearance that may see it."""
+    per_user: bool = False
+    """Whether each person has a file of their own."""
+    template: bool = False
+    """Whether its {{variables}} are filled in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptFiles:
+    """What the prompt is made of beyond the blueprint."""
+
+    files: tuple[PromptFile, ...] = ()
+    """Further files, and another trust for the known ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """A folder of memories with one minimum trust."""
+
+    trust: Trust = Trust.FULL
+    """The least clearance that may see it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOverride:
+    """What is known about a model, where the built-in table is wrong or silent."""
+
+    window: int | None = None
+    """The context window in tokens."""
+    tokenizer: Vocabulary | None = None
+    """The vocabulary to count with: o200k or cl100k."""
+    factor: float | None = None
+    """Tokens of this model for one token of the vocabulary."""
+    cache_minimum: int | None = None
+    """The shortest prefix that the provider caches, in tokens."""
+    input_usd: float | None = None
+    """The price of a million input tokens."""
+    cache_read_usd: float | None = None
+    """The price of a million tokens read from the cache."""
+    cache_write_usd: float | None = None
+    """The price of a million tokens written to the cache."""
+
+
+SITUATIONS = {
+    "dm": Situation(ceiling=Trust.FULL),
+    "group": Situation(ceiling=Trust.FAMILIAR),
+    "system": Situation(ceiling=Trust.FULL),
+}
+STORES = {
+    "private": Store(trust=Trust.FULL),
+    "shared": Store(trust=Trust.INNER),
+    "social": Store(trust=Trust.FAMILIAR),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A whole `foreword.yaml`."""
+
+    owner: str
+    """The user who owns this workspace; must be listed under users."""
+    agents: Mapping[str, Agent] = field(default_factory=lambda: {"assistant": Agent()})
+    """The agents; the first one answers when none is named."""
+    users: Mapping[str, User] = field(default_factory=dict)
+    """The people the workspace knows; everybody else is public."""
+    situations: Mapping[str, Situation] = field(default_factory=lambda: dict(SITUATIONS))
+    """Kinds of places; dm, group and system exist unless replaced here."""
+    rooms: Mapping[str, Room] = field(default_factory=dict)
+    """Rooms that need a ceiling, a situation or a folder of their own."""
+    prompt: PromptFiles = field(default_factory=PromptFiles)
+    """What goes into the prompt beyond the blueprint."""
+    stores: Mapping[str, Store] = field(default_factory=lambda: dict(STORES))
+    """Folders below memory/ and who may see them; private, shared and social exist unless replaced here."""
+    models: Mapping[str, ModelOverride] = field(default_factory=dict)
+    """Facts about models that win over the built-in table."""

@@ -1,0 +1,75 @@
+"""Everything that Foreword raises.
+
+ForewordError
+├── InputError          the caller can mend it; the command line exits with 2
+│   ├── WorkspaceError      no workspace here, or one that cannot be used
+│   ├── ConfigError         one or more faults in a configuration or a blueprint
+│   ├── UnknownName         a blueprint, an agent, a slot, a level or a model name that does not exist
+│   └── PathRefused         a path that leaves the workspace
+└── BudgetError         the required slots do not fit; carries the arithmetic
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+class ForewordError(Exception):
+    """The root of every error that Foreword raises on purpose."""
+
+
+class InputError(ForewordError):
+    """What the caller gave cannot be used; the message says what to change."""
+
+
+class WorkspaceError(InputError):
+    """There is no usable workspace at this place."""
+
+
+class PathRefused(InputError):
+    """A path is absolute, climbs out of the workspace, or follows a link out of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong in a file, where, and what to do about it."""
+
+    file: str
+    line: int | None
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.message}" + (f" ({self.remedy})" if self.remedy else "")
+
+
+class ConfigError(InputError):
+    """A configuration has faults, all of them listed."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = tuple(faults)
+
+
+class UnknownName(InputError):
+    """A name is not one of the names that exist; the nearest one is offered."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        super().__init__(f"unknown {kind} {name!r}{suggest(name, names)}")
+        self.kind, self.name, self.known = kind, name, tuple(names)
+
+
+class BudgetError(ForewordError):
+    """The prompt cannot fit; the message shows the sum and names the slots."""
+
+
+def suggest(name: str, known: Sequence[str]) -> str:
+    """End a sentence about an unknown name with the nearest valid one, or with all of them when few."""
+    from difflib import get_close_matches
+
+    if near := get_close_matches(name, known, n=1):
+        return f"; did you mean {near[0]!r}?"
+    if not known:
+        return "; there is none yet"
+    return f"; there is {', '.join(known)}" if len(known) <= 12 else ""

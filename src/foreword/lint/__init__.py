@@ -1,0 +1,1 @@
+"""Linting a workspace."""

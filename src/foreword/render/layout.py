@@ -1,0 +1,44 @@
+"""The layout of one blueprint: how a section looks, heading, body and separator."""
+
+from foreword.blueprint import Blueprint
+from foreword.blueprint.slot import Rendering, Voice
+from foreword.render.escape import Guard
+from foreword.sources import Section
+from foreword.tokens import Meter
+from foreword.words import Trust
+
+SEPARATOR = "\n\n"
+
+
+class Layout:
+    """Renders single sections, and weighs them as they will be rendered."""
+
+    def __init__(self, blueprint: Blueprint, meter: Meter) -> None:
+        titles = [slot.title for slot in blueprint.slots]
+        menus = [f"Available Memory (trust: {level})" for level in Trust]
+        self._xml = blueprint.rendering is Rendering.XML
+        self._plain = blueprint.rendering is Rendering.PLAIN
+        self._guard = Guard(blueprint.rendering, [*titles, *menus])
+        self.meter = meter
+
+    def weigh(self, section: Section, body: str) -> int:
+        """Return the tokens that this body of a section takes in the prompt."""
+        return self.meter.count(self.draw(section, body))
+
+    def guard(self, message: str) -> str:
+        """Keep a person's own words from looking like one of our sections; the rest of their Markdown stays."""
+        return self._guard.escape(message, Voice.OWNER)
+
+    def draw(self, section: Section, body: str, *, opens: bool = True) -> str:
+        """Render a section; `opens` says whether it is the first of its slot and carries the slot's heading."""
+        slot = section.slot
+        text = self._guard.escape(body, slot.voice)
+        if self._plain:
+            return text + SEPARATOR
+        if self._xml:
+            tag = slot.title or section.title
+            return f"<{tag}>\n{text}\n</{tag}>{SEPARATOR}" if tag else text + SEPARATOR
+        heading = f"## {slot.title}\n" if slot.title and opens else ""
+        if section.title:
+            heading += f"{'###' if slot.title else '##'} {section.title}\n"
+        return heading + text + SEPARATOR

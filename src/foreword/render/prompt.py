@@ -1,0 +1,100 @@
+"""The prompt: blocks of text, and spans that say which section every character belongs to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foreword.budget import Fit, FittedRun
+from foreword.memo import Memo
+from foreword.render.layout import SEPARATOR, Layout
+from foreword.sources import Section
+from foreword.tokens import Meter
+from foreword.words import Pace, Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a section stands in a text, in code points, the end excluded, and what it weighs there."""
+
+    id: str
+    start: int
+    end: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Block:
+    """A run as text; a block is cached as a whole or not at all."""
+
+    pace: Pace
+    placement: Placement
+    text: str
+    tokens: int
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prompt:
+    """The whole prompt; its text is its blocks joined."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def text(self) -> str:
+        """The system part, then the tail."""
+        return "".join(block.text for block in self.blocks)
+
+    @property
+    def tokens(self) -> int:
+        """What the text weighs, without tool schemas."""
+        return sum(block.tokens for block in self.blocks)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The spans of all blocks, counted from the beginning of the text."""
+        spans: list[Span] = []
+        at = 0
+        for block in self.blocks:
+            spans.extend(Span(span.id, span.start + at, span.end + at, span.tokens) for span in block.spans)
+            at += len(block.text)
+        return tuple(spans)
+
+
+def render(fit: Fit, layout: Layout, memo: Memo) -> Prompt:
+    """Render every run; the last turn section has no separator, since nothing ever follows it."""
+    last = max((at for at, run in enumerate(fit.runs) if run.pace is Pace.TURN), default=-1)
+    blocks = [
+        draw_run(run, layout, ends=at == last) if run.pace is Pace.TURN else memo.once(draw_run, run, layout)
+        for at, run in enumerate(fit.runs)
+    ]
+    return Prompt(blocks=tuple(block for block in blocks if block.text))
+
+
+def draw_run(run: FittedRun, layout: Layout, *, ends: bool = False) -> Block:
+    """Render one run, and say where each of its sections stands."""
+    pieces: list[tuple[str, str]] = []
+    opened: set[str] = set()
+    for fitted in run.items:
+        section = fitted.item
+        if fitted.body is None or not isinstance(section, Section):
+            continue
+        pieces.append((section.id, layout.draw(section, fitted.body, opens=section.slot.id not in opened)))
+        opened.add(section.slot.id)
+    if ends and pieces:
+        pieces[-1] = (pieces[-1][0], pieces[-1][1].removesuffix(SEPARATOR))
+    return join(run, pieces, layout.meter)
+
+
+def join(run: FittedRun, pieces: Sequence[tuple[str, str]], meter: Meter) -> Block:
+    """Put rendered sections together."""
+    spans: list[Span] = []
+    at = 0
+    for name, piece in pieces:
+        spans.append(Span(name, at, at + len(piece), meter.count(piece)))
+        at += len(piece)
+    return Block(
+        pace=run.pace,
+        placement=run.placement,
+        text="".join(piece for _, piece in pieces),
+        tokens=sum(span.tokens for span in spans),
+        spans=tuple(spans),
+    )

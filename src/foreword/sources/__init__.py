@@ -1,0 +1,22 @@
+"""Sources: the only stage that opens anything, and only what the plan allows."""
+
+from foreword.sources import catalogue, facts, texts  # noqa: F401 - importing registers the sources
+from foreword.sources.files import Files
+from foreword.sources.read import read
+from foreword.sources.registry import SOURCES, source
+from foreword.sources.section import Entry, Filled, Missing, Section
+from foreword.sources.view import SessionView, StaticView, TurnView
+
+__all__ = [
+    "SOURCES",
+    "Entry",
+    "Files",
+    "Filled",
+    "Missing",
+    "Section",
+    "SessionView",
+    "StaticView",
+    "TurnView",
+    "read",
+    "source",
+]

@@ -1,0 +1,104 @@
+"""Sources that list what the agent can use: tools, skills, and the memory menu."""
+
+from collections.abc import Iterator
+from html import escape
+
+from foreword.blueprint import Planned
+from foreword.sources.builtin import read_builtin
+from foreword.sources.document import Document, Trouble
+from foreword.sources.registry import source
+from foreword.sources.section import Entry, Item, Missing, Section
+from foreword.sources.texts import describe, one_line, round_tokens
+from foreword.sources.view import SessionView, StaticView
+from foreword.turn import Tool
+from foreword.words import Pace
+
+DESCRIPTION = 160  # characters of a tool's description; its schema travels beside the prompt
+
+
+@source("tool_list", Pace.STATIC)
+def list_tools(view: StaticView, entry: Planned) -> Item:
+    """List the tools that this clearance may know of, one line each."""
+    if not view.tools:
+        return Missing(entry=entry, reason="the turn has no tools")
+    lines = (f"- {tool.name}: {shorten_description(tool)}".rstrip(": ") for tool in view.tools.tools)
+    return Section(entry=entry, text="\n".join(lines), origin="tools")
+
+
+@source("tool_guidance", Pace.STATIC)
+def guide_tools(view: StaticView, entry: Planned) -> Item:
+    """Say once per class of tools how to use them well."""
+    kinds: dict[str, list[str]] = {}
+    for tool in view.tools.tools:
+        kinds.setdefault(tool.kind, []).append(tool.name)
+    lines = [
+        f"- {', '.join(names)}: {one_line(text)}"
+        for kind, names in sorted(kinds.items())
+        if kind and (text := read_builtin(f"tools/{kind}"))
+    ]
+    if not lines:
+        return Missing(entry=entry, reason="the turn has no tools that need guidance")
+    return Section(entry=entry, text="\n".join(lines), origin="built-in tools")
+
+
+@source("skills", Pace.STATIC)
+def list_skills(view: StaticView, entry: Planned) -> Item:
+    """List the skills of the workspace, each with what it is for."""
+    blocks: list[str] = []
+    troubles: list[str] = []
+    for path in view.files.list(entry.folder, "SKILL.md"):
+        match view.files.read(path):
+            case Document() as document:
+                blocks.append(show_skill(path.removesuffix("/SKILL.md"), document))
+            case Trouble() as trouble:
+                troubles.append(f"{path} {trouble.reason}")
+    if not blocks:
+        return Missing(entry=entry, reason="; ".join(troubles) or "there are no skills")
+    text = "\n".join(["<available_skills>", *blocks, "</available_skills>"])
+    if "memory_get" in view.tools:
+        text += f'\nRead a skill before you use it: memory_get("{entry.folder}/NAME/SKILL.md").'
+    return Section(entry=entry, text=text, origin=entry.folder, note="; ".join(troubles))
+
+
+def show_skill(folder: str, document: Document) -> str:
+    """Show one skill as the listing has it; a skill without a description is known by its name alone."""
+    name = document.field("name") or folder.rpartition("/")[2]
+    lines = [f'<skill name="{escape(one_line(name))}" source="skill" path="{escape(folder)}">']
+    if description := document.field("description"):
+        lines.append(escape(one_line(description), quote=False))
+    return "\n".join([*lines, "</skill>"])
+
+
+@source("menu", Pace.SESSION)
+def list_memory(view: SessionView, entry: Planned) -> Item:
+    """List the memories that this clearance may load, each with its price; the budget may add to it."""
+    if "memory_get" not in view.tools:
+        return Missing(entry=entry, reason="the turn has no memory_get to load anything with")
+    closing = read_builtin("menu/search" if "memory_search" in view.tools else "menu/load")
+    if entry.text:
+        closing = f"{read_builtin(entry.text).replace('$remaining', round_tokens(view.beyond))} {closing}"
+    return Section(
+        entry=entry,
+        text=closing,
+        origin="memory",
+        title=f"Available Memory (trust: {view.clearance})",
+        entries=tuple(find_memories(view)),
+    )
+
+
+def find_memories(view: SessionView) -> Iterator[Entry]:
+    """Price every readable file of the stores that the clearance may see; other stores are not looked at."""
+    for store, settings in sorted(view.stores.items()):
+        if view.clearance < settings.trust:
+            continue
+        for path in view.files.list(f"memory/{store}"):
+            document = view.files.read(path)
+            if isinstance(document, Document) and document.body:
+                shown = path.removeprefix("memory/")
+                yield Entry(path=shown, tokens=view.meter.count(document.body), description=describe(document))
+
+
+def shorten_description(tool: Tool) -> str:
+    """Keep a tool's description within its limit."""
+    text = one_line(tool.description)
+    return text if len(text) <= DESCRIPTION else text[:DESCRIPTION] + "..."

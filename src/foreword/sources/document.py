@@ -1,0 +1,88 @@
+"""A Markdown file as Foreword sees it: front matter, and a body without leading comments."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+FENCE = "---\n"
+BREAKS = str.maketrans({"\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Document:
+    """One file that was read."""
+
+    path: str
+    body: str
+    meta: Mapping[str, object] = field(default_factory=dict)
+    sha256: str
+    note: str = ""
+
+    def field(self, name: str) -> str:
+        """Return a field of the front matter as a text, blank where it is missing or no plain value."""
+        value = self.meta.get(name)
+        return str(value).strip() if isinstance(value, str | int | float) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A file that is there and cannot be used, and what to do about it."""
+
+    path: str
+    reason: str
+
+
+def parse_document(path: str, raw: str) -> Document:
+    """Split a text into front matter and body."""
+    digest = sha256(raw.encode()).hexdigest()
+    text = normalise(raw)
+    meta: Mapping[str, object] = {}
+    note = ""
+    if text.startswith(FENCE) and (end := find_fence(text)) is not None:
+        meta, note = parse_meta(text[len(FENCE) : end])
+        text = text[end:].partition("\n")[2]
+    return Document(path=path, body=strip_comments(text).strip("\n").rstrip(), meta=meta, sha256=digest, note=note)
+
+
+def normalise(raw: str) -> str:
+    """Give every line break one form, so that no line can begin unseen."""
+    return raw.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").translate(BREAKS)
+
+
+def find_fence(text: str) -> int | None:
+    """Find where the line stands that closes the front matter."""
+    at = text.find("\n---", len(FENCE) - 1)
+    while at != -1:
+        line_end = text.find("\n", at + 1)
+        line = text[at + 1 : line_end if line_end != -1 else None]
+        if line.rstrip() == "---":
+            return at + 1
+        at = text.find("\n---", at + 4)
+    return None
+
+
+def parse_meta(text: str) -> tuple[Mapping[str, object], str]:
+    """Read front matter; a broken one is a note, never a failure."""
+    import yaml
+
+    try:
+        meta = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 2}" if mark else ""
+        return {}, f"its front matter is not valid YAML{line} and was ignored"
+    except (ValueError, RecursionError):
+        return {}, "its front matter holds a value that cannot be read and was ignored"
+    if meta is None:
+        return {}, ""
+    if not isinstance(meta, dict):
+        return {}, "its front matter is not a mapping and was ignored"
+    return {str(key): value for key, value in meta.items()}, ""
+
+
+def strip_comments(text: str) -> str:
+    """Drop HTML comments that stand before anything else."""
+    text = text.lstrip()
+    while text.startswith("<!--") and (end := text.find("-->")) != -1:
+        text = text[end + 3 :].lstrip()
+    return text

@@ -1,0 +1,210 @@
+"""The files of a workspace: contained, read once, and seen again when they change."""
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from foreword.errors import PathRefused
+from foreword.sources.document import Document, Trouble, parse_document
+
+LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a prompt
+SWEEP = 0.25  # seconds between two looks at the disk
+RACY = 50_000_000  # a file written so few nanoseconds before it was read may change again unseen
+MANY = 20_000  # files of one folder
+
+Signature = tuple[int, ...] | None
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen(Generic[T]):
+    """What was found at a path, and how to tell that it is no longer so."""
+
+    signature: Signature
+    value: T
+    racy: bool = False
+
+
+class Files:
+    """Reads files below one root and nowhere else."""
+
+    def __init__(self, root: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.root = os.path.realpath(root)
+        self.generation = 0
+        self._clock = clock
+        self._swept = clock()
+        self._files: dict[str, Seen[str | Trouble | None]] = {}
+        self._documents: dict[str, Document] = {}
+        self._folders: dict[str, Seen[tuple[str, ...]]] = {}
+
+    def read(self, path: str) -> Document | Trouble | None:
+        """Return the document at a path, None where there is none, or what is wrong with it."""
+        text = self.read_text(path)
+        if not isinstance(text, str):
+            return text
+        document = self._documents.get(path)
+        if document is None:
+            document = self._documents[path] = parse_document(path, text)
+        return document
+
+    def read_text(self, path: str) -> str | Trouble | None:
+        """Return the bare text at a path, None where there is none, or what is wrong with it."""
+        seen = self._files.get(path)
+        if seen is None:
+            self._documents.pop(path, None)
+            seen = self._files[path] = self._read(path)
+        return seen.value
+
+    def list(self, folder: str, name: str = "") -> tuple[str, ...]:
+        """Return the Markdown files below a folder, sorted, or those of one name one level down."""
+        key = f"{folder}\0{name}"
+        seen = self._folders.get(key)
+        if seen is None:
+            seen = self._folders[key] = self._list(folder, name)
+        return seen.value
+
+    def refresh(self, *, now: bool = False) -> int:
+        """Look at the disk, at most every 250 ms unless asked to do it now, and return the generation."""
+        clock = self._clock()
+        if now or clock - self._swept >= SWEEP:
+            self._swept = clock
+            self._sweep()
+        return self.generation
+
+    def _sweep(self) -> None:
+        stale = [path for path, seen in self._files.items() if seen.racy or self._sign(path) != seen.signature]
+        gone = [key for key, seen in self._folders.items() if seen.racy or self._sign_tree(key) != seen.signature]
+        for path in stale:
+            del self._files[path]
+        for key in gone:
+            del self._folders[key]
+        if stale or gone:
+            self.generation += 1
+
+    def _sign(self, path: str) -> Signature:
+        try:
+            return sign(os.stat(f"{self.root}/{path}"))
+        except (OSError, ValueError):
+            return None
+
+    def _sign_tree(self, key: str) -> Signature:
+        return sign_tree(self._locate_folder(key.partition("\0")[0]))
+
+    def _locate_folder(self, folder: str) -> str | None:
+        try:
+            place = os.path.realpath(self.locate(folder), strict=True)
+        except (OSError, PathRefused):
+            return None
+        return place if self._holds(place) else None
+
+    def _list(self, folder: str, name: str) -> Seen[tuple[str, ...]]:
+        place = self._locate_folder(folder)
+        signature = sign_tree(place)
+        found: list[str] = []
+        for base, folders, files in os.walk(place) if place else ():
+            folders.sort()
+            below = os.path.relpath(base, place).replace(os.sep, "/")
+            prefix = folder if below == "." else f"{folder}/{below}"
+            wanted = (name,) if name else tuple(file for file in files if file.endswith(".md"))
+            found.extend(f"{prefix}/{file}" for file in wanted if file in files)
+            if len(found) > MANY:
+                break
+        return Seen(signature, tuple(sorted(found)), racy=is_racy(signature))
+
+    def locate(self, path: str) -> str:
+        """Return the place of a path below the root; refuse one that is absolute or climbs."""
+        parts = path.split("/")
+        if not path or path.startswith(("/", "~")) or "\\" in path or "\0" in path or ".." in parts or ":" in parts[0]:
+            raise PathRefused(f"{path!r} is refused; paths are relative to the workspace and stay below it")
+        return os.path.join(self.root, *parts)
+
+    def _holds(self, place: str) -> bool:
+        return place == self.root or place.startswith(self.root + os.sep)
+
+    def _read(self, path: str) -> Seen[str | Trouble | None]:
+        place = self.locate(path)
+        try:
+            real = os.path.realpath(place, strict=True)
+        except FileNotFoundError:
+            return Seen(None, None)
+        except (OSError, ValueError) as error:
+            return Seen(self._sign(path), Trouble(path=path, reason=describe(error)))
+        if not self._holds(real):
+            return Seen(self._sign(path), Trouble(path=path, reason="leads out of the workspace and is refused"))
+        try:
+            # Not blocking, so that a pipe in the place of a file cannot hang the turn.
+            handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+        except OSError as error:
+            return Seen(self._sign(path), Trouble(path=path, reason=describe(error)))
+        with os.fdopen(handle, "rb") as file:
+            facts = os.fstat(handle)
+            signature = sign(facts)
+            if reason := self._object(facts, place):
+                return Seen(signature, Trouble(path=path, reason=reason))
+            raw = file.read(LARGEST + 1)
+        return Seen(signature, decode(path, raw), racy=is_racy(signature))
+
+    def _object(self, facts: os.stat_result, place: str) -> str:
+        """Say why an opened file cannot be used; the check is on what was opened, not on its name."""
+        if stat.S_ISDIR(facts.st_mode):
+            return "is a directory; a file is expected here"
+        if not stat.S_ISREG(facts.st_mode):
+            return "is not a regular file"
+        if facts.st_size > LARGEST:
+            return f"has {facts.st_size:,} bytes; at most {LARGEST:,} are read, so split it"
+        again = os.path.realpath(place)
+        if not self._holds(again) or not os.path.samestat(facts, os.stat(again)):
+            return "changed its place while it was read"
+        return ""
+
+
+def decode(path: str, raw: bytes) -> str | Trouble:
+    """Turn bytes into a text; what is none is refused with the place of the first wrong byte."""
+    if len(raw) > LARGEST:
+        return Trouble(path=path, reason=f"has more than {LARGEST:,} bytes, so split it")
+    if (at := raw.find(b"\0")) != -1:
+        return Trouble(path=path, reason=f"has a NUL byte at {at:,} and is no text")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        return Trouble(path=path, reason=f"is not UTF-8 in line {line:,}; save it as UTF-8")
+
+
+def describe(error: Exception) -> str:
+    """Say in plain words why a file cannot be opened."""
+    if isinstance(error, PermissionError):
+        return "cannot be read: permission denied"
+    if isinstance(error, NotADirectoryError):
+        return "lies below something that is no directory"
+    if isinstance(error, OSError) and "symbolic" in (error.strerror or ""):
+        return "is a loop of symbolic links"
+    return f"cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def sign(facts: os.stat_result) -> tuple[int, ...]:
+    """Reduce a file's facts to what changes when the file does."""
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino, facts.st_ctime_ns, facts.st_mode
+
+
+def sign_tree(place: str | None) -> Signature:
+    """Reduce a folder and the folders below it to what changes when a file comes or goes."""
+    if place is None:
+        return None
+    marks: list[int] = []
+    for base, folders, _ in os.walk(place):
+        folders.sort()
+        try:
+            facts = os.stat(base)
+        except OSError:
+            continue
+        marks += (facts.st_mtime_ns, facts.st_ino)
+    return tuple(marks)
+
+
+def is_racy(signature: Signature) -> bool:
+    """Whether something was written so recently that another write could go unseen."""
+    return signature is not None and any(abs(time.time_ns() - mark) < RACY for mark in signature)

@@ -1,0 +1,19 @@
+"""The ground a turn stands on: the configuration, the files, the meters, and what is remembered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from foreword.config.schema import Config
+from foreword.memo import Memo
+from foreword.sources.files import Files
+from foreword.tokens import Meter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ground:
+    """Everything beneath a turn that outlives it; replaced as a whole when the configuration changes."""
+
+    config: Config
+    files: Files
+    measure: Callable[[str], Meter]
+    memo: Memo = field(default_factory=Memo)

@@ -1,0 +1,36 @@
+"""The sources by name; a new kind of section is one function with this decorator."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from foreword.blueprint import Planned
+from foreword.errors import InputError
+from foreword.sources.section import Item
+from foreword.words import Pace
+
+Fill = Callable[[Any, Planned], tuple[Item, ...] | Item]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A way to fill a slot, and the pace of what it depends on."""
+
+    name: str
+    pace: Pace
+    fill: Fill
+
+
+SOURCES: dict[str, Source] = {}
+
+
+def source(name: str, pace: Pace) -> Callable[[Fill], Fill]:
+    """Register a function as the source of this name; it is handed a view of its slot's pace."""
+
+    def register(fill: Fill) -> Fill:
+        if name in SOURCES and SOURCES[name].fill.__module__ != fill.__module__:
+            raise InputError(f"there is already a source called {name!r}")
+        SOURCES[name] = Source(name=name, pace=pace, fill=fill)
+        return fill
+
+    return register

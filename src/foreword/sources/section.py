@@ -1,0 +1,88 @@
+"""Sections: what sources give, before any budget has spoken."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from foreword.blueprint import Planned, Slot
+from foreword.words import Pace, Placement, Trust, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Entry:
+    """One line of the memory menu."""
+
+    path: str
+    tokens: int
+    description: str
+
+    @property
+    def line(self) -> str:
+        """The line as the prompt shows it."""
+        tail = f" — {self.description}" if self.description else ""
+        return f"- {self.path} ({self.tokens:,} tok){tail}"
+
+
+class Placed:
+    """What an item of a run knows from the plan."""
+
+    __slots__ = ()
+    entry: Planned
+    name: str
+
+    @property
+    def id(self) -> str:
+        """The slot, or `slot:name` for one of several in it."""
+        return f"{self.entry.id}:{self.name}" if self.name else self.entry.id
+
+    @property
+    def slot(self) -> Slot:
+        """The slot it stands in."""
+        return self.entry.slot
+
+    @property
+    def trust(self) -> Trust:
+        """The least clearance that may see it."""
+        return self.entry.trust
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Section(Placed):
+    """One text that wants to be in the prompt."""
+
+    entry: Planned
+    name: str = ""
+    text: str
+    origin: str
+    title: str = ""
+    path: str = ""
+    sha256: str = ""
+    note: str = ""
+    description: str = ""
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Missing(Placed):
+    """A slot, or one of several in it, that has no text, and why."""
+
+    entry: Planned
+    name: str = ""
+    reason: str
+    verdict: Verdict = Verdict.ABSENT
+
+
+Item = Section | Missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Filled:
+    """A run of the plan with what its sources gave."""
+
+    pace: Pace
+    placement: Placement
+    items: tuple[Item, ...]
+
+    @property
+    def sections(self) -> Iterator[Section]:
+        """The items that have a text."""
+        return (item for item in self.items if isinstance(item, Section))

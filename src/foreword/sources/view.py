@@ -1,0 +1,57 @@
+"""Views: a source sees only what its pace may depend on, so it cannot cheat."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from foreword.config.schema import Agent, Store
+from foreword.sources.files import Files
+from foreword.tokens import Meter
+from foreword.turn import Client, Git, Host, Sandbox, Task, Toolset
+from foreword.words import Delivery, Trust
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StaticView:
+    """The agent, its model, the clearance, and the bytes of the workspace."""
+
+    agent: str
+    settings: Agent
+    clearance: Trust
+    tools: Toolset
+    files: Files
+    stores: Mapping[str, Store]
+    meter: Meter
+    beyond: int
+    """Tokens of the window that neither the system budget nor the answer may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SessionView(StaticView):
+    """Also the person, the channel, the room and the situation."""
+
+    user: str
+    channel: str
+    room: str
+    situation: str
+    session: str
+    zone: str
+    project: str
+    directories: tuple[str, ...]
+    instructions: str
+    client: Client
+    host: Host | None
+    sandbox: Sandbox | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TurnView(SessionView):
+    """Also the clock, the message, the task and the state of the moment."""
+
+    now: datetime
+    message: str
+    task: Task | None
+    plan: bool
+    background: Delivery | None
+    git: Git | None
+    remaining: int

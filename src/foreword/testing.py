@@ -1,0 +1,36 @@
+"""Fakes for Foreword's own seams, for the tests of those who build on it."""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from foreword.workspace import Workspace, open_workspace
+
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+class FrozenClock:
+    """A clock that shows the same moment until it is set."""
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        """Return the frozen moment."""
+        return self.now
+
+
+def write_files(folder: str | os.PathLike[str], files: Mapping[str, str]) -> None:
+    """Write texts to paths below a folder, making folders as needed."""
+    for path, text in files.items():
+        place = os.path.join(folder, path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def make_workspace(folder: str | os.PathLike[str], files: Mapping[str, str]) -> Workspace:
+    """Write a workspace and open it at a frozen time; without a foreword.yaml there is an owner called alice."""
+    config = "owner: alice\nusers: {alice: {trust: full}}\n"
+    write_files(folder, {"foreword.yaml": config, **files})
+    return open_workspace(os.fspath(folder), FrozenClock())

@@ -1,0 +1,97 @@
+"""Counting tokens: each long text is counted once, and its count outlives the process."""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from hashlib import blake2b
+from typing import Protocol
+
+from foreword.tokens.models import ModelFacts
+from foreword.words import Vocabulary
+
+SHORT = 200  # counting so few characters takes about as long as looking them up
+LASTING = 400  # texts from this length are worth a row on disk
+KEPT = 20_000  # counted texts remembered per vocabulary
+
+
+class Shelf(Protocol):
+    """Where counts outlive the process."""
+
+    def load(self, vocabulary: str) -> dict[bytes, int]:
+        """Return every count of a vocabulary by content hash."""
+
+    def save(self, vocabulary: str, counts: Mapping[bytes, int]) -> None:
+        """Add counts; a failure is the shelf's own affair."""
+
+
+class Counter:
+    """Counts tokens of one vocabulary."""
+
+    def __init__(self, vocabulary: Vocabulary, shelf: Shelf | None = None) -> None:
+        self._vocabulary = vocabulary
+        self._shelf = shelf
+        self._memory: dict[str, int] = {}
+        self._stored: dict[bytes, int] | None = None
+        self._fresh: dict[bytes, int] = {}
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text."""
+        if len(text) <= SHORT:
+            return encoder(self._vocabulary)(text)
+        known = self._memory.get(text)
+        if known is None:
+            if len(self._memory) >= KEPT:
+                self._memory.clear()
+            known = self._memory[text] = self._look_up(text) if len(text) >= LASTING else self._encode(text)
+        return known
+
+    def save(self) -> None:
+        """Put the counts that are new on the shelf."""
+        if self._shelf and self._fresh:
+            self._shelf.save(self._vocabulary.value, self._fresh)
+            self._fresh = {}
+
+    @property
+    def fresh(self) -> int:
+        """How many counts are not on the shelf yet."""
+        return len(self._fresh)
+
+    def _look_up(self, text: str) -> int:
+        if self._shelf is None:
+            return self._encode(text)
+        if self._stored is None:
+            self._stored = self._shelf.load(self._vocabulary.value)
+        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        known = self._stored.get(key)
+        if known is None:
+            known = self._stored[key] = self._fresh[key] = self._encode(text)
+        return known
+
+    def _encode(self, text: str) -> int:
+        return encoder(self._vocabulary)(text)
+
+
+class Meter:
+    """Counts what a model will count: the vocabulary's tokens times the model's factor, rounded up."""
+
+    __slots__ = ("_counter", "_factor", "facts")
+
+    def __init__(self, facts: ModelFacts, counter: Counter) -> None:
+        self.facts = facts
+        self._factor = facts.factor
+        self._counter = counter
+
+    def count(self, text: str) -> int:
+        """Return the tokens of a text as this model is expected to bill them."""
+        tokens = self._counter.count(text)
+        return tokens if self._factor == 1.0 else math.ceil(tokens * self._factor)
+
+
+@cache
+def encoder(vocabulary: Vocabulary) -> Callable[[str], int]:
+    """Load a vocabulary, which takes tens of milliseconds, when the first text needs it."""
+    from rs_bpe.bpe import openai
+
+    tokenizer = openai.cl100k_base() if vocabulary is Vocabulary.CL100K else openai.o200k_base()
+    count: Callable[[str], int] = tokenizer.count
+    return count

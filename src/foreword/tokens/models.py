@@ -1,0 +1,91 @@
+"""What is known about a model: its window, its vocabulary, and where its cache begins."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+from foreword.config.schema import ModelOverride
+from foreword.config.structure import parse
+from foreword.words import Vocabulary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of the model table; it holds for every model whose name begins with it."""
+
+    window: int
+    tokenizer: Vocabulary = Vocabulary.O200K
+    factor: float = 1.0
+    margin: float = 0.0
+    cache_minimum: int = 1024
+    local: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The model table as it stands in data/models.yaml."""
+
+    models: Mapping[str, Entry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """The facts that a turn is budgeted by, and whether any of them was only assumed."""
+
+    name: str
+    window: int
+    tokenizer: Vocabulary
+    factor: float
+    margin: float
+    cache_minimum: int
+    local: bool = False
+    assumed: str = ""
+
+    @property
+    def provider(self) -> str:
+        """The part of the name before the first colon."""
+        return self.name.partition(":")[0] if ":" in self.name else ""
+
+
+UNKNOWN = Entry(window=128_000, margin=0.25)
+
+
+def find(model: str, overrides: Mapping[str, ModelOverride]) -> ModelFacts:
+    """Look a model up by the longest matching name, the user's facts before ours."""
+    provider, _, bare = model.rpartition(":")
+    table = read_table()
+    name = max((name for name in table if bare.startswith(name)), key=len, default="")
+    entry = table.get(name, replace(UNKNOWN, local=True) if provider == "local" else UNKNOWN)
+    assumed = "" if name else f"nothing is known about model {model!r}; a window of {entry.window:,} is assumed"
+    facts = ModelFacts(
+        name=model,
+        window=entry.window,
+        tokenizer=entry.tokenizer,
+        factor=entry.factor,
+        margin=entry.margin,
+        cache_minimum=entry.cache_minimum,
+        local=entry.local or provider == "local",
+        assumed=assumed,
+    )
+    override = overrides.get(model) or overrides.get(bare)
+    return amend(facts, override) if override else facts
+
+
+def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
+    """Let the user's facts about a model win over ours."""
+    return replace(
+        facts,
+        window=override.window or facts.window,
+        tokenizer=override.tokenizer or facts.tokenizer,
+        factor=override.factor or facts.factor,
+        cache_minimum=facts.cache_minimum if override.cache_minimum is None else override.cache_minimum,
+        assumed="" if override.window else facts.assumed,
+    )
+
+
+@cache
+def read_table() -> Mapping[str, Entry]:
+    """Read the table that ships with the package."""
+    text = (files("foreword") / "data" / "models.yaml").read_text(encoding="utf-8")
+    return parse(text, Table, "models.yaml").models

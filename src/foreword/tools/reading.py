@@ -1,0 +1,132 @@
+"""Reading tools: memory_get and read_section redeem every menu line and every marker of a prompt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from foreword.assembly import Assembly
+from foreword.errors import InputError, UnknownName
+from foreword.sources import Section
+from foreword.sources.document import Document
+from foreword.sources.ground import Ground
+from foreword.turn import Tool, Toolset
+from foreword.words import Trust
+
+MOST = 2_000  # tokens of one answer
+
+LINES: Mapping[str, Any] = {
+    "from": {"type": "integer", "minimum": 1, "description": "The first line to read, counted from 1."},
+    "lines": {"type": "integer", "minimum": 1, "description": "How many lines to read; all that fit if left out."},
+}
+
+READING = Toolset(
+    [
+        Tool(
+            name="memory_get",
+            description="Read a file that the prompt lists or shortens, or a part of it.",
+            parameters={
+                "type": "object",
+                "properties": {"path": {"type": "string", "description": "The path as the prompt shows it."}, **LINES},
+                "required": ["path"],
+            },
+            trust=Trust.PUBLIC,
+            kind="reading",
+        ),
+        Tool(
+            name="read_section",
+            description="Read a section of this prompt that was shortened and is no file.",
+            parameters={
+                "type": "object",
+                "properties": {"id": {"type": "string", "description": "The section as the marker names it."}, **LINES},
+                "required": ["id"],
+            },
+            trust=Trust.PUBLIC,
+            kind="reading",
+        ),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The lines that were asked for, and how to go on."""
+
+    text: str
+    first: int
+    last: int
+    total: int
+    tokens: int
+    more: str = ""
+
+
+def call(assembly: Assembly, ground: Ground, name: str, arguments: Mapping[str, Any]) -> Reading:
+    """Run a reading tool for a turn, with that turn's clearance and no other."""
+    if name not in assembly.terms.tools or name not in READING:
+        raise UnknownName("tool", name, assembly.terms.tools.names & READING.names)
+    key = "path" if name == "memory_get" else "id"
+    target = arguments.get(key)
+    if not isinstance(target, str):
+        raise InputError(f"{name} needs {key!r}, a text")
+    first, lines = read_number(arguments, "from", 1), read_number(arguments, "lines", None)
+    text = find_path(assembly, ground, target) if key == "path" else find_section(assembly, target)
+    if text is None:
+        # The same words for what is not there and for what may not be seen.
+        raise InputError(f"there is no {target!r} here")
+    return cut(text, first or 1, lines, assembly, f"{name}({target!r}".replace("'", '"'))
+
+
+def read_number(arguments: Mapping[str, Any], name: str, default: int | None) -> int | None:
+    """Read an optional count from 1 up."""
+    value = arguments.get(name, default)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise InputError(f"{name!r} is a whole number from 1 up")
+    return value
+
+
+def find_section(assembly: Assembly, name: str) -> str | None:
+    """Find the whole text of a section that this turn has."""
+    items = (fitted.item for run in assembly.fit.runs for fitted in run.items)
+    return next((item.text for item in items if isinstance(item, Section) and item.id == name), None)
+
+
+def find_path(assembly: Assembly, ground: Ground, path: str) -> str | None:
+    """Find a file that this turn's prompt shortens or lists, or a memory or skill its clearance may see."""
+    sections = [fitted.item for run in assembly.fit.runs for fitted in run.items if isinstance(fitted.item, Section)]
+    for section in sections:
+        if section.path == path:
+            return section.text
+    store = path.partition("/")[0]
+    settings = ground.config.stores.get(store)
+    if (
+        settings
+        and assembly.clearance.level >= settings.trust
+        and f"memory/{path}" in ground.files.list(f"memory/{store}")
+    ):
+        return read_body(ground, f"memory/{path}")
+    folders = [section.origin for section in sections if section.slot.source == "skills"]
+    if any(path in ground.files.list(folder, "SKILL.md") for folder in folders):
+        return read_body(ground, path)
+    return None
+
+
+def read_body(ground: Ground, path: str) -> str | None:
+    """Read a file's body if it can be read."""
+    document = ground.files.read(path)
+    return document.body if isinstance(document, Document) else None
+
+
+def cut(text: str, first: int, lines: int | None, assembly: Assembly, opening: str) -> Reading:
+    """Take lines from a text, as many as one answer holds, and say how to go on."""
+    every = text.split("\n")
+    wanted = every[first - 1 : first - 1 + lines if lines else None]
+    taken: list[str] = []
+    tokens = 0
+    for line in wanted:
+        cost = assembly.terms.meter.count(line + "\n")
+        if taken and tokens + cost > MOST:
+            break
+        taken.append(line)
+        tokens += cost
+    last = first - 1 + len(taken)
+    more = f"{opening}, from={last + 1})" if last < len(every) and taken else ""
+    return Reading(text="\n".join(taken), first=first, last=last, total=len(every), tokens=tokens, more=more)

@@ -1,0 +1,94 @@
+"""The clearance of a turn: the least of what the person, the situation and the room allow."""
+
+from dataclasses import dataclass
+
+from foreword.config.schema import Config
+from foreword.turn import Turn
+from foreword.words import Trust
+
+GROUP = "group"
+PRIVATE = "dm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clearance:
+    """The effective level, what it was made from, and why it is so."""
+
+    level: Trust
+    user: str
+    user_trust: Trust
+    ceiling: Trust
+    reason: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """One thing that limits the clearance."""
+
+    level: Trust
+    allows: str
+
+
+def resolve(turn: Turn, config: Config) -> Clearance:
+    """Decide the clearance of a turn, failing closed on every name that nobody vouches for."""
+    person = config.users.get(turn.user) if turn.user else None
+    trust = person.trust if person else Trust.PUBLIC
+    bounds = [bound_of_situation(turn.situation, config), *bounds_of_room(turn, config)]
+    lowest = min(bounds, key=lambda bound: bound.level)
+    level = min(trust, lowest.level)
+    return Clearance(
+        level=level,
+        user=turn.user,
+        user_trust=trust,
+        ceiling=lowest.level,
+        reason=explain(turn, trust, lowest, known=person is not None),
+        warnings=tuple(warn(turn, config)),
+    )
+
+
+def bound_of_situation(name: str, config: Config) -> Bound:
+    """Say what a situation allows; an unknown one allows what is public."""
+    situation = config.situations.get(name)
+    if situation is None:
+        label = f"situation {name!r} is not known, which" if name else "no situation is named, which"
+        return Bound(level=Trust.PUBLIC, allows=label)
+    return Bound(level=situation.ceiling, allows=f"a {name}")
+
+
+def bounds_of_room(turn: Turn, config: Config) -> list[Bound]:
+    """Say what a room allows: its own ceiling and its situation's, and never what a private chat would."""
+    if not turn.room:
+        return []
+    room = config.rooms.get(turn.room)
+    if room is None:
+        return [bound_of_situation(GROUP, config)] if turn.situation == PRIVATE else []
+    bounds = [bound_of_situation(room.situation, config)]
+    if room.ceiling is not None:
+        bounds.append(Bound(level=room.ceiling, allows=f"room {turn.room}"))
+    return bounds
+
+
+def explain(turn: Turn, trust: Trust, lowest: Bound, *, known: bool) -> str:
+    """Say in one sentence why the level is what it is."""
+    who = (
+        turn.user
+        if known
+        else f"{turn.user} is not a known user, so"
+        if turn.user
+        else "nobody is named, so the reader"
+    )
+    has = f"{who} is {trust}" if known or not turn.user else f"{who} {trust}"
+    if lowest.level < trust:
+        return f"{has} but {lowest.allows} allows {lowest.level} at most"
+    return f"{has} and {lowest.allows} allows {lowest.level}"
+
+
+def warn(turn: Turn, config: Config) -> list[str]:
+    """Name the unknown names that made this turn public."""
+    warnings = []
+    if turn.user and turn.user not in config.users:
+        warnings.append(f"user {turn.user!r} is not known and is treated as public; list them under users")
+    if turn.situation and turn.situation not in config.situations:
+        warnings.append(f"situation {turn.situation!r} is not known and is treated as public; list it under situations")
+    return warnings

@@ -1,0 +1,156 @@
+"""The turn: one request to the agent, with everything about it already resolved."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from foreword.errors import InputError
+from foreword.words import Delivery, Mode, Trust
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tool:
+    """A tool the agent may call; without a trust of its own it is for `full` only."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    trust: Trust = Trust.FULL
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.parameters, Mapping):
+            raise InputError(f"the parameters of tool {self.name!r} are not a JSON object")
+
+    @property
+    def schema(self) -> str:
+        """The tool as the canonical JSON that its price is counted on."""
+        shape = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return json.dumps(shape, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+class Toolset:
+    """Tools in a stable order, by name; compared by identity, so that a turn can be recognised cheaply."""
+
+    __slots__ = ("_allowed", "names", "tools")
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        ordered = tuple(sorted(tools, key=lambda tool: tool.name))
+        self.tools = ordered
+        self.names = frozenset(tool.name for tool in ordered)
+        self._allowed: dict[Trust, Toolset] = {}
+        if len(self.names) != len(ordered):
+            twice = sorted({tool.name for tool in ordered if [t.name for t in ordered].count(tool.name) > 1})
+            raise InputError(f"two tools have the same name: {', '.join(twice)}")
+
+    def allowed(self, clearance: Trust) -> "Toolset":
+        """Return the tools that this clearance may know of, always the same object for the same level."""
+        if clearance not in self._allowed:
+            self._allowed[clearance] = Toolset(tool for tool in self.tools if tool.trust <= clearance)
+        return self._allowed[clearance]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def __bool__(self) -> bool:
+        return bool(self.tools)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of the conversation so far, as it was sent."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a task."""
+
+    text: str
+    status: Literal["active", "open", "done"] = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """The task that a session is bound to."""
+
+    id: str
+    title: str
+    description: str = ""
+    status: str = "active"
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """Facts about the machine, gathered by the caller; empty ones are left out."""
+
+    host: str = ""
+    os: str = ""
+    arch: str = ""
+    shell: str = ""
+    sudo_non_interactive: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """How commands are confined, as far as the caller knows; empty facts are left out."""
+
+    enabled: bool
+    mode: str = ""
+    backend: str = ""
+    scope: str = ""
+    image: str = ""
+    workspace_mount: str = ""
+    network: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Git:
+    """The state of the project's repository."""
+
+    branch: str
+    changed: int = 0
+    commit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """What the person's own device says about them."""
+
+    zone: str = ""
+    language: str = ""
+    location: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Who, where, what and when; a bare `Turn()` is a stranger's and sees what is public."""
+
+    agent: str = ""
+    user: str = ""
+    channel: str = "terminal"
+    room: str = ""
+    situation: str = ""
+    session: str = ""
+    message: str = ""
+    history: tuple[Message, ...] = ()
+    project: str = ""
+    directories: tuple[str, ...] = ()
+    instructions: str = ""
+    task: Task | None = None
+    plan: bool = False
+    background: Delivery | None = None
+    mode: Mode | None = None
+    tools: Toolset | None = None
+    client: Client = Client()
+    host: Host | None = None
+    sandbox: Sandbox | None = None
+    git: Git | None = None
+    blueprint: str = ""
+    model: str = ""
+    now: datetime | None = None

@@ -1,0 +1,165 @@
+"""Envelopes: one request per provider's shape, as deterministic JSON."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from foreword.errors import UnknownName
+from foreword.render import Block, Prompt
+from foreword.turn import Message, Tool, Toolset
+from foreword.words import Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Letter:
+    """What an envelope is made of: the prompt with its marks, and the conversation it opens."""
+
+    prompt: Prompt
+    marks: tuple[str | None, ...]
+    model: str
+    history: tuple[Message, ...]
+    message: str
+    tools: Toolset
+
+    @property
+    def system(self) -> str:
+        """The system part as one text."""
+        return "".join(block.text for block in self.prompt.blocks if block.placement is Placement.SYSTEM)
+
+    @property
+    def newest(self) -> tuple[str, ...]:
+        """The text parts of the newest user message: the tail first, then the person's own words."""
+        tail = "".join(block.text for block in self.prompt.blocks if block.placement is Placement.TAIL)
+        return tuple(text for text in (tail, self.message) if text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Envelope:
+    """The body of a request, in one provider's shape."""
+
+    shape: str
+    model: str
+    request: Mapping[str, Any]
+
+    def json(self) -> str:
+        """The request as JSON, always the same for the same request."""
+        return json.dumps(self.request, ensure_ascii=False, separators=(",", ":"))
+
+
+def shape(letter: Letter, name: str) -> Envelope:
+    """Put a letter into the envelope of this name."""
+    if name not in SHAPES:
+        raise UnknownName("format", name, SHAPES)
+    return Envelope(shape=name, model=letter.model, request=SHAPES[name](letter))
+
+
+def shape_anthropic(letter: Letter) -> dict[str, Any]:
+    """Shape the body of POST /v1/messages; max_tokens is the caller's."""
+    request: dict[str, Any] = {"model": letter.model}
+    if letter.tools:
+        request["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": sort_keys(tool.parameters)}
+            for tool in letter.tools.tools
+        ]
+    if system := [
+        mark_text(block, ttl)
+        for block, ttl in zip(letter.prompt.blocks, letter.marks, strict=True)
+        if block.placement is Placement.SYSTEM
+    ]:
+        request["system"] = system
+    request["messages"] = converse(letter, lambda text: {"type": "text", "text": text})
+    return request
+
+
+def mark_text(block: Block, ttl: str | None) -> dict[str, Any]:
+    """Make a system block, with its cache mark if it has one."""
+    content: dict[str, Any] = {"type": "text", "text": block.text}
+    if ttl:
+        content["cache_control"] = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
+    return content
+
+
+def shape_openai(letter: Letter) -> dict[str, Any]:
+    """Shape the body of POST /v1/chat/completions."""
+    system = [{"role": "system", "content": letter.system}] if letter.system else []
+    request: dict[str, Any] = {
+        "model": letter.model,
+        "messages": [*system, *converse(letter, lambda text: {"type": "text", "text": text})],
+    }
+    if letter.tools:
+        request["tools"] = [{"type": "function", "function": describe_function(tool)} for tool in letter.tools.tools]
+    return request
+
+
+def shape_responses(letter: Letter) -> dict[str, Any]:
+    """Shape the body of POST /v1/responses."""
+    request: dict[str, Any] = {"model": letter.model}
+    if letter.system:
+        request["instructions"] = letter.system
+    request["input"] = converse(letter, lambda text: {"type": "input_text", "text": text})
+    if letter.tools:
+        request["tools"] = [{"type": "function", **describe_function(tool)} for tool in letter.tools.tools]
+    return request
+
+
+def shape_gemini(letter: Letter) -> dict[str, Any]:
+    """Shape the body of POST /v1beta/models/MODEL:generateContent; the model stands in the address."""
+    roles = {"user": "user", "assistant": "model"}
+    contents = [{"role": roles[message.role], "parts": [{"text": message.text}]} for message in letter.history]
+    if letter.newest:
+        contents.append({"role": "user", "parts": [{"text": text} for text in letter.newest]})
+    request: dict[str, Any] = {}
+    if letter.system:
+        request["systemInstruction"] = {"parts": [{"text": letter.system}]}
+    request["contents"] = contents
+    if letter.tools:
+        request["tools"] = [{"functionDeclarations": [describe_function(tool) for tool in letter.tools.tools]}]
+    return request
+
+
+def shape_plain(letter: Letter) -> dict[str, Any]:
+    """Shape two texts for an engine that takes nothing else: the system part, and the newest message."""
+    return {"system": letter.system, "message": "\n\n".join(letter.newest)}
+
+
+def converse(letter: Letter, part: Callable[[str], dict[str, str]]) -> list[dict[str, Any]]:
+    """Write the conversation so far, and the newest message in its parts."""
+    messages: list[dict[str, Any]] = [{"role": said.role, "content": said.text} for said in letter.history]
+    if letter.newest:
+        messages.append({"role": "user", "content": [part(text) for text in letter.newest]})
+    return messages
+
+
+def describe_function(tool: Tool) -> dict[str, Any]:
+    """Describe a tool as OpenAI and Gemini take it."""
+    return {"name": tool.name, "description": tool.description, "parameters": sort_keys(tool.parameters)}
+
+
+def sort_keys(value: Any) -> Any:
+    """Give every object of a schema one order of keys, however its server wrote it."""
+    if isinstance(value, Mapping):
+        return {key: sort_keys(value[key]) for key in sorted(value)}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [sort_keys(item) for item in value]
+    return value
+
+
+SHAPES: Mapping[str, Callable[[Letter], dict[str, Any]]] = {
+    "anthropic": shape_anthropic,
+    "openai": shape_openai,
+    "responses": shape_responses,
+    "gemini": shape_gemini,
+    "plain": shape_plain,
+}
+PROVIDERS = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "openai-chat": "openai",
+    "openai-responses": "responses",
+    "google": "gemini",
+    "google-gla": "gemini",
+    "google-vertex": "gemini",
+    "gemini": "gemini",
+    "local": "plain",
+}

@@ -1,0 +1,74 @@
+"""The closed vocabularies of Foreword: every level, pace, place, verdict and mode that exists."""
+
+from enum import Enum, IntEnum
+
+
+class Trust(IntEnum):
+    """How much a reader may see: `public < familiar < inner < full`."""
+
+    PUBLIC = 0
+    FAMILIAR = 1
+    INNER = 2
+    FULL = 3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+class Pace(IntEnum):
+    """What a section may depend on, from the slowest to the fastest."""
+
+    STATIC = 0
+    SESSION = 1
+    TURN = 2
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+class Word(Enum):
+    """A name whose value is what people read and write."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Placement(Word):
+    """Where a section travels: in the system prompt, or with the newest user message."""
+
+    SYSTEM = "system"
+    TAIL = "tail"
+
+
+class Verdict(Word):
+    """What became of a slot."""
+
+    KEPT = "kept"
+    SHORTENED = "shortened"
+    INDEXED = "indexed"
+    DROPPED = "dropped"
+    WITHHELD = "withheld"
+    ABSENT = "absent"
+
+
+class Mode(Word):
+    """How much of a blueprint a turn gets: all of it, a subagent's part, or the required slots only."""
+
+    FULL = "full"
+    MINIMAL = "minimal"
+    NONE = "none"
+
+
+class Delivery(Word):
+    """What happens with the reply of a run that nobody is waiting for."""
+
+    ALWAYS = "always"
+    AS_NEEDED = "as_needed"
+    NEVER = "never"
+
+
+class Vocabulary(Word):
+    """A vocabulary that tokens can be counted with."""
+
+    O200K = "o200k"
+    CL100K = "cl100k"

@@ -1,0 +1,178 @@
+"""A workspace: a folder with a configuration and files, ready to assemble turns."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any, Self
+
+from foreword.assemble import assemble
+from foreword.assembly import Assembly
+from foreword.blueprint import Blueprint
+from foreword.blueprint import load as load_blueprint
+from foreword.config import Config, load
+from foreword.errors import ConfigError, Fault, UnknownName, WorkspaceError
+from foreword.ledger import NOTHING_FROZEN, Ledger
+from foreword.sources import SOURCES, Files
+from foreword.sources.document import Trouble
+from foreword.sources.ground import Ground
+from foreword.tokens import Counter, Meter, find
+from foreword.tokens.shelf import CountShelf
+from foreword.tools import READING, Reading, call
+from foreword.turn import Turn
+from foreword.words import Mode, Vocabulary
+
+CONFIG = "foreword.yaml"
+STATE = ".foreword"
+SMALL_WINDOW = 16_000  # below this a full prompt leaves no room to work
+FRESH_COUNTS = 32  # new token counts that are worth a write
+
+
+def open_workspace(path: str = ".", clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> "Workspace":
+    """Open the workspace in a folder; its configuration is read and checked at once."""
+    if not os.path.isdir(path):
+        raise WorkspaceError(f"{path} is no folder; make a workspace with: foreword init {path}")
+    return Workspace(path, clock)
+
+
+class Workspace:
+    """Assembles turns over one folder; edits are seen within a second, and a broken one changes nothing."""
+
+    def __init__(self, path: str, clock: Callable[[], datetime]) -> None:
+        self.files = Files(path)
+        self.fault: ConfigError | None = None
+        self._clock = clock
+        self._shelf = CountShelf(os.path.join(self.files.root, STATE))
+        self._counters: dict[Vocabulary, Counter] = {}
+        self._meters: dict[str, Meter] = {}
+        self._blueprints: dict[str, tuple[str, Blueprint]] = {}
+        self._generation = self.files.generation
+        self._text = self._read_config()
+        self.ground = self._lay_ground(load(self._text))
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self.ground.config
+
+    def assemble(self, turn: Turn, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
+        """Assemble the prompt of a turn from what is on the disk now."""
+        self.refresh()
+        complete = self.complete(turn)
+        name = complete.blueprint or self.config.agents[complete.agent].blueprint
+        assembly = assemble(complete, self.ground, self.blueprint(name), ledger)
+        if any(counter.fresh >= FRESH_COUNTS for counter in self._counters.values()):
+            self.close()
+        return assembly
+
+    def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading:
+        """Run one of the reading tools that a prompt names, at the clearance of its turn."""
+        return call(assembly, self.ground, name, arguments)
+
+    def complete(self, turn: Turn) -> Turn:
+        """Fill in what the caller left open: the first agent, its model, the reading tools, and the time."""
+        agents = self.config.agents
+        agent = turn.agent or next(iter(agents))
+        if agent not in agents:
+            raise UnknownName("agent", agent, agents)
+        model = turn.model or agents[agent].model
+        if turn.agent and turn.model == model and turn.mode and turn.now and turn.tools is not None:
+            return turn
+        return replace(
+            turn,
+            agent=agent,
+            model=model,
+            mode=turn.mode or self._natural_mode(model),
+            now=turn.now or self._clock(),
+            tools=READING if turn.tools is None else turn.tools,
+        )
+
+    def blueprint(self, name: str) -> Blueprint:
+        """Return a blueprint: the workspace's own of this name, else the one that ships with Foreword."""
+        own = (
+            self.files.read_text(f"blueprints/{name}.yaml")
+            if name.isidentifier() or name.replace("-", "").isalnum()
+            else None
+        )
+        if isinstance(own, Trouble):
+            raise WorkspaceError(f"blueprints/{name}.yaml {own.reason}")
+        known = self._blueprints.get(name)
+        if known and known[0] == (own or ""):
+            return known[1]
+        paces = {source.name: source.pace for source in SOURCES.values()}
+        text = own or read_shipped(name)
+        if text is None:
+            raise UnknownName("blueprint", name, self.blueprint_names())
+        made = load_blueprint(text, f"blueprints/{name}.yaml", paces)
+        self._blueprints[name] = (own or "", made)
+        return made
+
+    def blueprint_names(self) -> tuple[str, ...]:
+        """Name the blueprints that this workspace can use."""
+        folder = os.path.join(self.files.root, "blueprints")
+        own = os.listdir(folder) if os.path.isdir(folder) else []
+        return tuple(sorted({*list_shipped(), *(name.removesuffix(".yaml") for name in own if name.endswith(".yaml"))}))
+
+    def refresh(self, *, now: bool = False) -> None:
+        """See what changed on the disk; a configuration that became wrong leaves the old one in force."""
+        generation = self.files.refresh(now=now)
+        if generation == self._generation:
+            return
+        self._generation = generation
+        try:
+            text = self._read_config()
+            if text != self._text:
+                self.ground = self._lay_ground(load(text))
+                self._text = text
+            self.fault = None
+        except ConfigError as error:
+            self.fault = error
+
+    def close(self) -> None:
+        """Put the token counts that are new where the next process finds them."""
+        for counter in self._counters.values():
+            counter.save()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _lay_ground(self, config: Config) -> Ground:
+        self._meters = {}
+        return Ground(config=config, files=self.files, measure=self._measure)
+
+    def _measure(self, model: str) -> Meter:
+        meter = self._meters.get(model)
+        if meter is None:
+            facts = find(model, self.config.models)
+            if facts.tokenizer not in self._counters:
+                self._counters[facts.tokenizer] = Counter(facts.tokenizer, self._shelf)
+            meter = self._meters[model] = Meter(facts, self._counters[facts.tokenizer])
+        return meter
+
+    def _natural_mode(self, model: str) -> Mode:
+        facts = self._measure(model).facts
+        return Mode.MINIMAL if facts.local or facts.window < SMALL_WINDOW else Mode.FULL
+
+    def _read_config(self) -> str:
+        text = self.files.read_text(CONFIG)
+        if text is None:
+            raise WorkspaceError(f"there is no {CONFIG} in {self.files.root}; make one with: foreword init")
+        if isinstance(text, Trouble):
+            raise ConfigError([Fault(file=CONFIG, line=None, message=text.reason)])
+        return text
+
+
+def read_shipped(name: str) -> str | None:
+    """Read a blueprint that ships with Foreword."""
+    file = files("foreword") / "blueprints" / f"{name}.yaml"
+    return file.read_text(encoding="utf-8") if name in list_shipped() else None
+
+
+def list_shipped() -> tuple[str, ...]:
+    """Name the blueprints that ship with Foreword."""
+    folder = files("foreword") / "blueprints"
+    return tuple(sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")))

@@ -1,0 +1,196 @@
+"""Claims about `foreword.yaml`."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foreword.config import Config, load
+from foreword.config.schema import SITUATIONS, STORES, Agent, Identity, Room, Situation, Store, User
+from foreword.errors import ConfigError
+from foreword.words import Trust
+
+HEAD = "owner: alice\nusers: {alice: {trust: full}}\n"
+
+WHOLE = """\
+owner: alice
+agents:
+  sol:
+    model: anthropic:claude
+    identity: {name: Sol, emoji: "☀"}
+  luna:
+    identity: I am Luna.
+users:
+  alice: {trust: full, timezone: Mars/Olympus}
+situations:
+  group: {prompt_overlay: ./prompts/group-rules.md}
+  stage: {ceiling: inner}
+rooms:
+  "telegram:+49@x": {ceiling: public, situation: stage}
+prompt:
+  files:
+    - {path: ./notes//today.md, trust: inner}
+    - {path: ABOUT.md, per_user: true}
+stores:
+  private: {trust: inner}
+models:
+  anthropic:claude: {window: 200000, input_usd: 3}
+"""
+
+
+def list_faults(text: str) -> list[str]:
+    """List the faults of a configuration that has some."""
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_smallest() -> None:
+    """An owner among the users is all that a configuration needs."""
+    assert load(HEAD) == Config(owner="alice", users={"alice": User(trust=Trust.FULL)})
+
+
+def test_whole() -> None:
+    """A whole configuration is read, in order, and its paths are plain."""
+    config = load(WHOLE)
+    assert list(config.agents) == ["sol", "luna"]
+    assert config.agents["sol"].identity == Identity(name="Sol", emoji="☀")
+    assert config.agents["luna"] == Agent(identity="I am Luna.")
+    assert config.rooms["telegram:+49@x"] == Room(ceiling=Trust.PUBLIC, situation="stage")
+    assert [file.path for file in config.prompt.files] == ["notes/today.md", "ABOUT.md"]
+    assert config.models["anthropic:claude"].input_usd == 3.0
+
+
+def test_situations() -> None:
+    """Given situations stand beside the defaults, and a known one keeps its ceiling if none is given."""
+    overlay = Situation(ceiling=Trust.FAMILIAR, prompt_overlay="prompts/group-rules.md")
+    assert load(WHOLE).situations == {**SITUATIONS, "group": overlay, "stage": Situation(ceiling=Trust.INNER)}
+
+
+def test_public_ceiling() -> None:
+    """A ceiling that is written as public is kept, although it is the value of an unwritten one."""
+    assert load(HEAD + "situations: {dm: {ceiling: public}}").situations["dm"].ceiling is Trust.PUBLIC
+
+
+def test_stores() -> None:
+    """A given store replaces the default of its name and leaves the others."""
+    assert load(WHOLE).stores == {**STORES, "private": Store(trust=Trust.INNER)}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("agents: {}", "agents must list at least one agent"),
+        (
+            "rooms: {r: {situation: gruop}}",
+            "rooms.r.situation is 'gruop', which is not a situation; did you mean 'group'?",
+        ),
+        (
+            "prompt: {files: [{path: /etc/passwd}]}",
+            "prompt.files[0].path must be relative to the workspace, not '/etc/passwd'",
+        ),
+        (
+            "prompt: {files: [{path: 'C:/a'}]}",
+            "prompt.files[0].path must be relative to the workspace, not 'C:/a'",
+        ),
+        ("prompt: {files: [{path: a/../b}]}", "prompt.files[0].path must not contain '..': 'a/../b'"),
+        (
+            "prompt: {files: [{path: ../b, per_user: true}]}",
+            "prompt.files[0].path must not contain '..': '../b'",
+        ),
+        ("prompt: {files: [{path: ./}]}", "prompt.files[0].path must name a file, not './'"),
+        ("prompt: {files: [{path: ''}]}", "prompt.files[0].path must name a file, not ''"),
+        ("prompt: {files: [{path: a}, {path: ./a}]}", "prompt.files[1].path repeats 'a' from line 3"),
+        (
+            "situations: {dm: {prompt_overlay: ../a}}",
+            "situations.dm.prompt_overlay must not contain '..': '../a'",
+        ),
+    ],
+)
+def test_semantic_fault(text: str, fault: str) -> None:
+    """What the shape cannot say is checked too, and has its line."""
+    assert list_faults(HEAD + text) == [f"foreword.yaml:3: {fault}"]
+
+
+def test_unlisted_owner() -> None:
+    """The owner must be listed under users."""
+    (fault,) = list_faults("users: {alice: {}}\nowner: alcie")
+    assert fault == ("foreword.yaml:2: owner is 'alcie', who is not listed under users; did you mean 'alice'?")
+
+
+@pytest.mark.parametrize("kind", ["agents", "users", "situations", "stores", "rooms"])
+@pytest.mark.parametrize("name", ["../up", "a..b", ".hidden", "a/b", "a\\b", "a b", "", "ä", "-a", "a\n"])
+def test_unusable_name(kind: str, name: str) -> None:
+    """A name that could leave its folder, or is no folder name, is refused."""
+    escaped = name.replace("\\", "\\\\").replace("\n", "\\n")
+    text = (
+        f'owner: alice\nusers:\n  alice: {{}}\n  "{escaped}": {{}}'
+        if kind == "users"
+        else (f'{HEAD}{kind}:\n  "{escaped}": {{}}')
+    )
+    (fault,) = list_faults(text)
+    assert fault.startswith("foreword.yaml:4: ")
+    assert "is not a usable name" in fault
+
+
+@pytest.mark.parametrize("kind", ["agents", "situations", "stores"])
+def test_room_signs(kind: str) -> None:
+    """Only rooms may have the signs of addresses in their names."""
+    assert len(list_faults(f"{HEAD}{kind}: {{'a:+@b': {{}}}}")) == 1
+    assert "a:+@b" in load(f"{HEAD}rooms: {{'a:+@b': {{}}}}").rooms
+
+
+def test_group_folder() -> None:
+    """The folder of a room is held to the same names as the room."""
+    assert len(list_faults(HEAD + "rooms: {r: {group: ../../etc}}")) == 1
+    assert load(HEAD + "rooms: {r: {group: ''}}").rooms["r"].group == ""
+
+
+def test_all_kinds_at_once() -> None:
+    """Faults of shape and of meaning are reported together, in the order of the file."""
+    faults = list_faults(
+        "agents: {}\nusers: {bob: {trust: 3}}\n"
+        "rooms: {r: {situation: nowhere, celing: full}}\nprompt: {files: [{path: /a}]}"
+    )
+    assert [fault.split(":")[1] for fault in faults] == ["1", "1", "2", "3", "3", "4"]
+
+
+def test_faulty_user_is_listed() -> None:
+    """An owner whose entry is faulty is not also reported as unlisted."""
+    (fault,) = list_faults("owner: alice\nusers: {alice: {trust: total}}")
+    assert "users.alice.trust must be one of" in fault
+
+
+def test_quick() -> None:
+    """A file of a hundred lines loads in a few milliseconds."""
+    text = HEAD + "rooms:\n" + "".join(f"  room{n}:\n    ceiling: inner\n    situation: group\n" for n in range(35))
+    load(text)
+    spans = []
+    for _ in range(10):
+        start = time.perf_counter()
+        load(text)
+        spans.append(time.perf_counter() - start)
+    assert min(spans) < 0.05
+
+
+@given(st.text() | st.text(alphabet="./\\: ab[]{}'\"\n-", max_size=40).map(lambda tail: HEAD + "prompt: " + tail))
+def test_arbitrary_text(text: str) -> None:
+    """Whatever the text is, it loads or raises ConfigError with at least one fault."""
+    try:
+        load(text)
+    except ConfigError as error:
+        assert error.faults  # noqa: PT017
+
+
+@given(st.text(alphabet="./\\ab:"))
+def test_paths_stay_inside(path: str) -> None:
+    """A path that loads is relative and climbs nowhere."""
+    try:
+        config = load(f"{HEAD}prompt: {{files: [{{path: '{path}'}}]}}")
+    except ConfigError:
+        return
+    plain = config.prompt.files[0].path
+    assert not plain.startswith(("/", "./"))
+    assert ".." not in plain.split("/")
+    assert plain not in ("", ".")
