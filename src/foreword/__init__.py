@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from foreword.errors import InputError as InputError
     from foreword.errors import UnknownName as UnknownName
     from foreword.errors import WorkspaceError as WorkspaceError
+    from foreword.sources.registry import source as source
     from foreword.turn import Client as Client
     from foreword.turn import Git as Git
     from foreword.turn import Host as Host
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from foreword.turn import Turn as Turn
     from foreword.words import Delivery as Delivery
     from foreword.words import Mode as Mode
+    from foreword.words import Pace as Pace
     from foreword.words import Trust as Trust
     from foreword.workspace import Workspace as Workspace
-    from foreword.workspace import open_workspace as open
+    from foreword.workspace import open_workspace
+
+    open = open_workspace  # noqa: A001 - foreword.open reads like the builtin on purpose
 
 __version__ = "0.1.0"
 

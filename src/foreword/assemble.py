@@ -3,12 +3,13 @@
 from foreword.assembly import Assembly
 from foreword.blueprint import Blueprint, Plan, select
 from foreword.budget import fit
-from foreword.budget.verdict import Terms
+from foreword.budget.verdict import Terms, make_terms
 from foreword.ledger import NOTHING_FROZEN, Ledger
 from foreword.render import Layout, render
 from foreword.sources import read
 from foreword.sources.ground import Ground
 from foreword.sources.read import NO_TOOLS
+from foreword.tokens import Meter
 from foreword.trust import Clearance, resolve
 from foreword.turn import Turn
 
@@ -17,13 +18,23 @@ def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = 
     """Assemble the prompt of a turn; nothing outside the returned value is changed."""
     clearance = decide(turn, ground)
     plan = choose(turn, clearance, ground, blueprint)
-    filled = read(plan, turn, ground)
     layout = lay_out(turn, plan, ground)
     terms = agree(turn, plan, layout, ground)
-    fitted = fit(plan, filled, terms, ground.memo)
+    conversation = weigh(turn, terms.meter)
+    filled = read(plan, turn, ground, conversation)
+    fitted = fit(filled, terms, conversation)
     prompt = render(fitted, layout, ground.memo)
     standing = ledger.compare(prompt)
-    return Assembly(turn=turn, plan=plan, terms=terms, fit=fitted, layout=layout, prompt=prompt, standing=standing)
+    return Assembly(
+        turn=turn,
+        plan=plan,
+        terms=terms,
+        layout=layout,
+        conversation=conversation,
+        fit=fitted,
+        prompt=prompt,
+        standing=standing,
+    )
 
 
 def decide(turn: Turn, ground: Ground) -> Clearance:
@@ -48,5 +59,10 @@ def agree(turn: Turn, plan: Plan, layout: Layout, ground: Ground) -> Terms:
     """Settle the terms of the fit, once per layout and tools."""
     tools = turn.tools.allowed(plan.clearance.level) if turn.tools else NO_TOOLS
     return ground.memo.recall(
-        (layout, tools), lambda: Terms(blueprint=plan.blueprint, meter=layout.meter, tools=tools, scale=layout)
+        (layout, tools), lambda: make_terms(plan.blueprint, layout.meter, tools, layout, ground.memo)
     )
+
+
+def weigh(turn: Turn, meter: Meter) -> int:
+    """Count the message and everything that was said before it."""
+    return meter.count(turn.message) + sum(meter.count(said.text) for said in turn.history)

@@ -12,8 +12,7 @@ from foreword.errors import InputError
 from foreword.ledger import Standing
 from foreword.render import Layout, Prompt, Span
 from foreword.report import Row, draw_table, show_row
-from foreword.sources import Section
-from foreword.sources.read import weigh_conversation
+from foreword.sources import Missing
 from foreword.trust import Clearance
 from foreword.turn import Turn
 from foreword.wire import Envelope, mark, shape
@@ -30,8 +29,10 @@ class Assembly:
     turn: Turn
     plan: Plan
     terms: Terms
-    fit: Fit
     layout: Layout
+    conversation: int
+    """What the message and the history weigh."""
+    fit: Fit
     prompt: Prompt
     standing: Standing
 
@@ -46,11 +47,6 @@ class Assembly:
         return self.fit.tool_tokens + sum(block.tokens for block in self.prompt.blocks if block.pace is not Pace.TURN)
 
     @property
-    def conversation_tokens(self) -> int:
-        """What the message and the history weigh."""
-        return weigh_conversation(self.turn, self.terms.meter)
-
-    @property
     def used(self) -> int:
         """What the prompt uses of the window: text and tool schemas."""
         return self.prompt.tokens + self.fit.tool_tokens
@@ -59,7 +55,7 @@ class Assembly:
     def remaining(self) -> int:
         """What is left of the window after the prompt, the conversation and the reserve."""
         window = self.terms.meter.facts.window
-        return window - self.plan.blueprint.budget.reserve - self.used - self.conversation_tokens
+        return window - self.plan.blueprint.budget.reserve - self.used - self.conversation
 
     @property
     def marks(self) -> tuple[str | None, ...]:
@@ -85,9 +81,12 @@ class Assembly:
         spans = {span.id: span for span in self.prompt.spans}
         cached = self.find_cached()
         for run in self.fit.runs:
-            for fitted in run.items:
-                if fitted.item.trust <= level:
-                    yield self.describe(fitted, spans.get(fitted.item.id), cached=run.pace in cached)
+            for one in run.items:
+                if isinstance(one, Missing):
+                    if one.trust <= level:
+                        yield tell_missing(one)
+                elif one.item.trust <= level:
+                    yield tell_section(one, spans.get(one.item.id), cached=run.pace in cached)
 
     def find_cached(self) -> set[Pace]:
         """Find the paces whose text a provider can read from its cache on the next turn."""
@@ -95,26 +94,6 @@ class Assembly:
             return {block.pace for block, ttl in zip(self.prompt.blocks, self.marks, strict=True) if ttl}
         enough = self.system_tokens >= self.terms.meter.facts.cache_minimum
         return {Pace.STATIC, Pace.SESSION} if enough else set()
-
-    def describe(self, fitted: Fitted, span: Span | None, *, cached: bool) -> Row:
-        """Tell what became of one item."""
-        item = fitted.item
-        section = item if isinstance(item, Section) else None
-        return Row(
-            id=item.id,
-            title=(section.title if section else "") or item.slot.title,
-            pace=item.slot.pace,
-            placement=item.slot.placement,
-            trust=item.trust,
-            verdict=str(fitted.verdict),
-            reason=fitted.reason,
-            tokens=span.tokens if span else 0,
-            wanted=fitted.wanted,
-            source=section.origin if section else "",
-            sha256=(section.sha256 or sha256(section.text.encode()).hexdigest()) if section else None,
-            span=(span.start, span.end) if span else None,
-            cached=cached and span is not None,
-        )
 
     def admit(self, reader: Trust | None) -> Trust:
         """Return the level of a reader, or refuse one who is below the turn itself."""
@@ -181,3 +160,36 @@ class Assembly:
                 for block, ttl in zip(self.prompt.blocks, self.marks, strict=True)
             ],
         }
+
+
+def tell_missing(missing: Missing) -> Row:
+    """Tell a reader of a slot that has no text."""
+    return Row(
+        id=missing.id,
+        title=missing.slot.title,
+        pace=missing.slot.pace,
+        placement=missing.slot.placement,
+        trust=missing.trust,
+        verdict=missing.verdict,
+        reason=missing.reason,
+    )
+
+
+def tell_section(fitted: Fitted, span: Span | None, *, cached: bool) -> Row:
+    """Tell a reader what became of a section."""
+    section = fitted.item
+    return Row(
+        id=section.id,
+        title=section.title or section.slot.title,
+        pace=section.slot.pace,
+        placement=section.slot.placement,
+        trust=section.trust,
+        verdict=fitted.verdict,
+        reason=fitted.reason,
+        tokens=span.tokens if span else 0,
+        wanted=fitted.wanted,
+        source=section.origin,
+        sha256=section.sha256 or sha256(section.text.encode()).hexdigest(),
+        span=(span.start, span.end) if span else None,
+        cached=cached and span is not None,
+    )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foreword.words import Pace, Placement, Trust
+from foreword.words import Pace, Placement, Trust, Verdict
 
 HEAD = ("slot", "pace", "needs", "tokens", "verdict", "why")
 
@@ -18,14 +18,14 @@ class Row:
     pace: Pace
     placement: Placement
     trust: Trust
-    verdict: str
+    verdict: Verdict
     reason: str
-    tokens: int
-    wanted: int
-    source: str
-    sha256: str | None
-    span: tuple[int, int] | None
-    cached: bool
+    tokens: int = 0
+    wanted: int = 0
+    source: str = ""
+    sha256: str | None = None
+    span: tuple[int, int] | None = None
+    cached: bool = False
 
 
 def show_row(row: Row) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def show_row(row: Row) -> dict[str, Any]:
         "pace": str(row.pace),
         "placement": str(row.placement),
         "trust": str(row.trust),
-        "verdict": row.verdict,
+        "verdict": str(row.verdict),
         "reason": row.reason,
         "tokens": row.tokens,
         "wanted_tokens": row.wanted,
@@ -50,7 +50,7 @@ def draw_table(head: str, rows: Sequence[Row], foot: str) -> str:
     """Draw rows as an aligned table of plain text."""
     cells = [
         HEAD,
-        *((row.id, str(row.pace), str(row.trust), show_tokens(row), row.verdict, row.reason) for row in rows),
+        *((row.id, str(row.pace), str(row.trust), show_tokens(row), str(row.verdict), row.reason) for row in rows),
     ]
     widths = [max(len(line[at]) for line in cells) for at in range(len(HEAD) - 1)]
     lines = []

@@ -33,7 +33,8 @@ def find_faults(blueprint: Blueprint, sources: Mapping[str, Pace]) -> Iterator[s
                 f"the {sources[slot.source]}; make its pace {sources[slot.source]}"
             )
         if slot.tier not in blueprint.budget.tiers:
-            yield f"slot {slot.id!r} has the unknown tier {slot.tier!r}{suggest(slot.tier, list(blueprint.budget.tiers))}"
+            near = suggest(slot.tier, list(blueprint.budget.tiers))
+            yield f"slot {slot.id!r} has the unknown tier {slot.tier!r}{near}"
         if slot.placement is Placement.TAIL and slot.pace is not Pace.TURN:
             yield f"slot {slot.id!r} travels in the tail, which holds turn slots only"
     for marker in (blueprint.marker, blueprint.marker_without_call):

@@ -7,7 +7,7 @@ from foreword.trust import Clearance
 from foreword.words import Mode, Pace, Placement, Trust, Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Planned:
     """A slot, or one of several in it, with what may be read for it, or why nothing may."""
 

@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from foreword.blueprint import Plan
 from foreword.blueprint.slot import Listing
-from foreword.budget.menu import can_list, fit_menu, index, index_always, write
+from foreword.budget.menu import can_list, fit_menu, index, index_always, list_section, write
 from foreword.budget.share import Wish, share
-from foreword.budget.verdict import Fitted, Terms, keep, pass_on
+from foreword.budget.verdict import Fitted, Terms, keep
 from foreword.errors import BudgetError
-from foreword.memo import Memo
-from foreword.sources import Filled, Missing, Section
+from foreword.sources import Entry, Filled, Missing, Section
 from foreword.words import Pace, Placement, Verdict
 
 MENU = "menu"  # the source whose section the budget writes
@@ -22,7 +20,7 @@ class FittedRun:
 
     pace: Pace
     placement: Placement
-    items: tuple[Fitted, ...]
+    items: tuple[Fitted | Missing, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,19 +32,26 @@ class Fit:
     tool_tokens: int
 
 
-def fit(plan: Plan, filled: Sequence[Filled], terms: Terms, memo: Memo) -> Fit:
+def fit(filled: Sequence[Filled], terms: Terms, conversation: int) -> Fit:
     """Give every item its verdict; static and session runs are fitted once for as long as they are the same."""
-    limit = plan.blueprint.budget.limit(terms.meter.facts.window)
-    tool_tokens = memo.once(weigh_tools, terms)
-    stable = memo.once(fit_stable, terms, *(run for run in filled if run.pace is not Pace.TURN))
+    limit = terms.blueprint.budget.limit(terms.meter.facts.window)
+    stable = terms.memo.once(fit_stable, terms, *(run for run in filled if run.pace is not Pace.TURN))
     passing = fit_turn([run for run in filled if run.pace is Pace.TURN], terms)
-    verdicts = {**stable, **passing} if len(passing) != len(filled) else passing
-    return Fit(runs=tuple(verdicts[id(run)] for run in filled), limit=limit, tool_tokens=tool_tokens)
+    runs = tuple(passing[id(run)] if run.pace is Pace.TURN else stable[id(run)] for run in filled)
+    check_window(terms, limit, conversation)
+    return Fit(runs=runs, limit=limit, tool_tokens=terms.tool_tokens)
 
 
-def weigh_tools(terms: Terms) -> int:
-    """Count the tool schemas, which travel beside the prompt and are billed like it."""
-    return sum(terms.meter.count(tool.schema) for tool in terms.tools.tools)
+def check_window(terms: Terms, limit: int, conversation: int) -> None:
+    """Fail with the arithmetic when prompt, conversation and answer cannot share the window."""
+    budget, window = terms.blueprint.budget, terms.meter.facts.window
+    needed = limit + budget.turn + conversation + budget.reserve
+    if needed > window:
+        raise BudgetError(
+            f"the conversation does not fit: system {limit:,} + turn {budget.turn:,} + conversation {conversation:,} "
+            f"+ reserve {budget.reserve:,} = {needed:,} tokens, and the window has {window:,}; "
+            f"{needed - window:,} are missing. Compact the conversation, or use a model with a larger window."
+        )
 
 
 def fit_turn(runs: Sequence[Filled], terms: Terms) -> dict[int, FittedRun]:
@@ -84,16 +89,22 @@ class Stage:
         self.sections = [(run.pace, section) for run in runs for section in run.sections]
         self.menu = next((section for _, section in self.sections if section.slot.source == MENU), None)
         self.reserved = self.reserve_menu()
-        self.left = self.limit - weigh_tools(terms)
+        self.left = self.limit - terms.tool_tokens
         self.used_by_tier = dict.fromkeys(self.budget.tiers, 0)
 
     def reserve_menu(self) -> int:
         """Set aside what the menu could need at most, within its share."""
         if self.menu is None:
             return 0
-        longest = write(self.menu, [section for _, section in self.sections if can_list(section)], self.terms)
+        candidates = [self.price(section) for _, section in self.sections if can_list(section)]
+        longest = write(self.menu, candidates)
         wanted = self.terms.scale.weigh(longest, longest.text) if longest.text else 0
         return min(int(self.limit * self.budget.menu_share), wanted)
+
+    def price(self, section: Section) -> Entry:
+        """Price a section that may move to the menu; its weight in the prompt is no less than its price."""
+        weight = self.terms.scale.weigh(section, section.text)
+        return Entry(path=section.path, tokens=weight, description=section.description)
 
     def fit_pace(self, pace: Pace) -> None:
         """Fit the slots of one pace: the required ones, then tier after tier."""
@@ -147,7 +158,7 @@ class Stage:
         if self.menu is None:
             return
         indexed = [one.item for one in self.fitted.values() if one.verdict is Verdict.INDEXED]
-        menu = write(self.menu, [item for item in indexed if isinstance(item, Section)], self.terms)
+        menu = write(self.menu, [list_section(section, self.terms) for section in indexed])
         one = fit_menu(menu, self.reserved, self.terms)
         self.fitted[id(self.menu)] = one
         self.left -= one.tokens
@@ -156,10 +167,9 @@ class Stage:
         """Show how many tokens there are."""
         window = self.terms.meter.facts.window
         share = f"{self.budget.window_share:.0%}".replace("%", " %")
-        tools = weigh_tools(self.terms)
         return (
             f"{self.limit:,} (the smaller of {self.budget.system:,} and {share} of a window of {window:,}) "
-            f"less {tools:,} for tool schemas"
+            f"less {self.terms.tool_tokens:,} for tool schemas"
         )
 
 
@@ -174,8 +184,9 @@ def demand(must: Sequence[Wish], room: int, terms: str) -> int:
     if needed > room or room < 0:
         parts = " + ".join(f"{one.section.id} {one.wanted:,}" for one in must) or "nothing"
         raise BudgetError(
-            f"the prompt does not fit: the required slots need {needed:,} tokens ({parts}), and {max(room, 0):,} are left "
-            f"of {terms}; {needed - room:,} are missing. Use a model with a larger window, fewer tools, or shorter texts."
+            f"the prompt does not fit: the required slots need {needed:,} tokens ({parts}), and {max(room, 0):,} "
+            f"are left of {terms}; {needed - room:,} are missing. "
+            "Use a model with a larger window, fewer tools, or shorter texts."
         )
     return room - needed
 
@@ -187,5 +198,5 @@ def collect(fitted: Iterable[Fitted]) -> dict[int, Fitted]:
 
 def close(run: Filled, fitted: dict[int, Fitted]) -> FittedRun:
     """Put the verdicts of a run in its order."""
-    items = tuple(pass_on(item) if isinstance(item, Missing) else fitted[id(item)] for item in run.items)
+    items = tuple(fitted[id(item)] if isinstance(item, Section) else item for item in run.items)
     return FittedRun(pace=run.pace, placement=run.placement, items=items)

@@ -22,13 +22,7 @@ def can_list(section: Section) -> bool:
 
 def index(fitted: Fitted, menu: Section | None) -> Fitted:
     """Turn a loss into a line of the menu where there is one and the slot may be on it."""
-    section = fitted.item
-    if (
-        fitted.verdict is not Verdict.DROPPED
-        or not isinstance(section, Section)
-        or not can_list(section)
-        or menu is None
-    ):
+    if fitted.verdict is not Verdict.DROPPED or not can_list(fitted.item) or menu is None:
         return fitted
     return replace(fitted, verdict=Verdict.INDEXED, reason=f"{fitted.reason}; on the menu")
 
@@ -40,9 +34,9 @@ def index_always(section: Section, wanted: int, menu: Section | None) -> Fitted:
     return leave_out(section, wanted, Verdict.INDEXED, "on the menu, to be read on demand")
 
 
-def write(menu: Section, listed: Iterable[Section], terms: Terms) -> Section:
+def write(menu: Section, listed: Iterable[Entry]) -> Section:
     """Write the menu's text: files of the workspace, then the stores, then how to load."""
-    files = sorted((list_section(section, terms) for section in listed), key=lambda entry: entry.path)
+    files = sorted(listed, key=lambda entry: entry.path)
     lines = [entry.line for entry in (*files, *menu.entries)]
     return replace(menu, text="\n".join([*lines, "", menu.text]) if lines else "", entries=())
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foreword.blueprint.slot import Cut, Fitting
-from foreword.budget.shorten import shorten
+from foreword.budget.shorten import shorten_once
 from foreword.budget.verdict import Fitted, Terms, keep, leave_out
 from foreword.sources import Section
 from foreword.words import Verdict
@@ -80,7 +80,8 @@ def settle(wish: Wish, part: int, why: str, terms: Terms) -> Fitted:
     if wanted <= part:
         return keep(section, wanted)
     least = min(terms.blueprint.budget.least, section.slot.floor or terms.blueprint.budget.least)
-    shortened = shorten(section, part, terms) if part >= least and section.slot.cut is not Cut.NEVER else None
+    useful = part >= least and section.slot.cut is not Cut.NEVER
+    shortened = shorten_once(section, part, terms) if useful else None
     if shortened is None:
         return leave_out(
             section, wanted, Verdict.DROPPED, f"{why}; wants {wanted:,}, and {max(part, 0):,} are left for it"

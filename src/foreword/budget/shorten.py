@@ -1,6 +1,7 @@
 """Shortening: whole lines only, measured again until it fits, with a marker that says how to read the rest."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -22,40 +23,67 @@ class Shortened:
     call: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gap:
+    """The lines of a text that are left out: `head` stay before them, `tail` after them."""
+
+    lines: Sequence[str]
+    head: int
+    tail: int
+
+    @property
+    def first(self) -> int:
+        """The first line that is left out, counted from 1."""
+        return self.head + 1
+
+    @property
+    def last(self) -> int:
+        """The last line that is left out."""
+        return len(self.lines) - self.tail
+
+    @property
+    def kept(self) -> str:
+        """What stays before the gap."""
+        return "\n".join(self.lines[: self.head])
+
+
+def shorten_once(section: Section, room: int, terms: Terms) -> Shortened | None:
+    """Shorten a section, or remember how the same text was shortened to the same room."""
+    key = (terms, section.id, section.path, section.text, room)
+    return terms.memo.recall(key, lambda: shorten(section, room, terms))
+
+
 def shorten(section: Section, room: int, terms: Terms) -> Shortened | None:
     """Cut a section to at most `room` tokens, or answer that nothing useful would be left."""
     lines = section.text.split("\n")
     costs = [terms.meter.count(line + "\n") for line in lines]
-    bare = terms.scale.weigh(section, write_marker(section, terms, 1, len(lines), len(lines)))
+    spare = room - terms.scale.weigh(section, write_marker(section, terms, Gap(lines=lines, head=0, tail=0)))
     both_ends = section.slot.cut is Cut.HEAD_TAIL
-    spare = room - bare
     tail = count_lines(costs[::-1], int(spare * (1 - HEAD_SHARE))) if both_ends else 0
     head = count_lines(costs, int(spare * HEAD_SHARE) if both_ends else spare)
     head = find_boundary(lines, min(head, len(lines) - tail - 1))
     while head > 0:
-        body = compose(section, terms, lines, head, tail)
+        gap = Gap(lines=lines, head=head, tail=tail)
+        body = compose(section, terms, gap)
         tokens = terms.scale.weigh(section, body)
         if tokens <= room:
-            return Shortened(
-                body=body, tokens=tokens, call=write_call(section, terms, head + 1, cut_lines(lines, head, tail))
-            )
+            return Shortened(body=body, tokens=tokens, call=write_call(section, terms, gap))
         head = find_boundary(lines, head - max(1, (tokens - room) // max(costs[head - 1], 1)))
     return None
 
 
-def count_lines(costs: list[int], room: int) -> int:
+def count_lines(costs: Sequence[int], room: int) -> int:
     """Return how many of the first lines fit by their own weights."""
     return bisect_right(list(accumulate(costs)), room)
 
 
-def find_boundary(lines: list[str], head: int) -> int:
+def find_boundary(lines: Sequence[str], head: int) -> int:
     """Move a cut up to a heading that is near, and never leave a heading or a blank line as the last one."""
-    nearest = next(
-        (at for at in range(head, int(head * (1 - NEAR)), -1) if at < len(lines) and is_heading(lines[at])), head
-    )
-    while nearest > 0 and (not lines[nearest - 1].strip() or is_heading(lines[nearest - 1])):
-        nearest -= 1
-    return nearest
+    near = range(head, int(head * (1 - NEAR)), -1)
+    cut = next((at for at in near if at < len(lines) and is_heading(lines[at])), head)
+    while cut > 0 and (not lines[cut - 1].strip() or is_heading(lines[cut - 1])):
+        cut -= 1
+    return cut
 
 
 def is_heading(line: str) -> bool:
@@ -63,39 +91,33 @@ def is_heading(line: str) -> bool:
     return line.startswith("#") and line.lstrip("#").startswith(" ")
 
 
-def cut_lines(lines: list[str], head: int, tail: int) -> int | None:
-    """Return how many lines were cut out of the middle, or None where the rest runs to the end."""
-    return len(lines) - head - tail if tail else None
-
-
-def compose(section: Section, terms: Terms, lines: list[str], head: int, tail: int) -> str:
-    """Put the kept lines together, with the marker where the others were and every code fence closed."""
-    kept = lines[:head]
+def compose(section: Section, terms: Terms, gap: Gap) -> str:
+    """Put the kept lines together, with the marker in the gap and every code fence closed before it."""
+    kept = gap.lines[: gap.head]
     fences = sum(line.lstrip().startswith(CODE) for line in kept)
     closing = ["```"] if fences % 2 else []
-    marker = write_marker(section, terms, head + 1, len(lines) - tail, len(lines), kept="\n".join(kept))
-    return "\n".join([*kept, *closing, marker, *(lines[-tail:] if tail else [])])
+    return "\n".join([*kept, *closing, write_marker(section, terms, gap), *gap.lines[gap.last :]])
 
 
-def write_marker(section: Section, terms: Terms, first: int, last: int, lines: int, kept: str = "") -> str:
+def write_marker(section: Section, terms: Terms, gap: Gap) -> str:
     """Say what is missing and, where the turn has a tool for it, the call that reads it."""
-    call = write_call(section, terms, first, last - first + 1 if last < lines else None)
+    call = write_call(section, terms, gap)
     template = terms.blueprint.marker if call else terms.blueprint.marker_without_call
     return template.format(
-        kept=f"{terms.meter.count(kept):,}" if kept else "0",
+        kept=f"{terms.meter.count(gap.kept):,}",
         total=f"{terms.meter.count(section.text):,}",
-        first=f"{first:,}",
-        last=f"{last:,}",
-        lines=f"{lines:,}",
+        first=f"{gap.first:,}",
+        last=f"{gap.last:,}",
+        lines=f"{len(gap.lines):,}",
         call=call,
     )
 
 
-def write_call(section: Section, terms: Terms, first: int, lines: int | None) -> str:
-    """Name the call that reads a section from a line on, as the turn's tools take it."""
-    more = f", lines={lines}" if lines is not None else ""
+def write_call(section: Section, terms: Terms, gap: Gap) -> str:
+    """Name the call that reads what is left out, as the turn's tools take it."""
+    lines = f", lines={gap.last - gap.head}" if gap.tail else ""
     if section.path and "memory_get" in terms.tools:
-        return f'memory_get("{section.path}", from={first}{more})'
+        return f'memory_get("{section.path}", from={gap.first}{lines})'
     if "read_section" in terms.tools:
-        return f'read_section("{section.id}", from={first}{more})'
+        return f'read_section("{section.id}", from={gap.first}{lines})'
     return ""

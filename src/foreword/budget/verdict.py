@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from foreword.blueprint import Blueprint
-from foreword.sources import Missing, Section
+from foreword.memo import Memo
+from foreword.sources import Section
 from foreword.tokens import Meter
 from foreword.turn import Toolset
 from foreword.words import Verdict
@@ -25,14 +26,22 @@ class Terms:
     blueprint: Blueprint
     meter: Meter
     tools: Toolset
+    tool_tokens: int
     scale: Scale
+    memo: Memo
+
+
+def make_terms(blueprint: Blueprint, meter: Meter, tools: Toolset, scale: Scale, memo: Memo) -> Terms:
+    """Settle the terms; the tool schemas travel beside the prompt and are billed like it."""
+    tool_tokens = sum(meter.count(tool.schema) for tool in tools.tools)
+    return Terms(blueprint=blueprint, meter=meter, tools=tools, tool_tokens=tool_tokens, scale=scale, memo=memo)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitted:
-    """An item with its verdict; the body is what is rendered, or None where nothing is."""
+    """A section with its verdict; the body is what is rendered, or None where nothing is."""
 
-    item: Section | Missing
+    item: Section
     verdict: Verdict
     reason: str = ""
     body: str | None = None
@@ -50,8 +59,3 @@ def leave_out(section: Section, wanted: int, verdict: Verdict, reason: str) -> F
     """Leave a section out of the text, for a reason."""
     said = "; ".join(filter(None, (section.note, reason)))
     return Fitted(item=section, verdict=verdict, reason=said, wanted=wanted)
-
-
-def pass_on(missing: Missing) -> Fitted:
-    """Pass on a slot that never had a text."""
-    return Fitted(item=missing, verdict=missing.verdict, reason=missing.reason)

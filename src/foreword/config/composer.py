@@ -29,7 +29,8 @@ def compose(text: str, file: str) -> Node:
         return _Composer(loader, file).compose()
     except yaml.MarkedYAMLError as error:
         # libyaml puts what never closes on the line after the last one.
-        line = min(error.problem_mark.line, text.rstrip("\n").count("\n")) + 1
+        last = text.rstrip("\n").count("\n")
+        line = min(error.problem_mark.line if error.problem_mark else last, last) + 1
         begin = error.context_mark.line + 1 if error.context_mark else line
         context = f" {error.context} from line {begin}" if error.context and begin < line else ""
         _refuse(file, line, f"this is not valid YAML: {error.problem}{context}")
@@ -61,7 +62,7 @@ class _Composer:
         event = self._loader.get_event()
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
-            return self._follow(event.anchor, line, depth)
+            return self._follow(str(event.anchor), line, depth)
         self._bound_depth(depth, line)
         if event.tag not in _TAGS and event.tag not in (None, "!"):
             _refuse(self._file, line, f"the tag {event.tag} is not supported", "remove it")

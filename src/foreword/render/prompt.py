@@ -1,13 +1,11 @@
 """The prompt: blocks of text, and spans that say which section every character belongs to."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foreword.budget import Fit, FittedRun
 from foreword.memo import Memo
 from foreword.render.layout import SEPARATOR, Layout
-from foreword.sources import Section
-from foreword.tokens import Meter
+from foreword.sources import Missing
 from foreword.words import Pace, Placement
 
 
@@ -71,30 +69,30 @@ def render(fit: Fit, layout: Layout, memo: Memo) -> Prompt:
 
 def draw_run(run: FittedRun, layout: Layout, *, ends: bool = False) -> Block:
     """Render one run, and say where each of its sections stands."""
-    pieces: list[tuple[str, str]] = []
-    opened: set[str] = set()
-    for fitted in run.items:
-        section = fitted.item
-        if fitted.body is None or not isinstance(section, Section):
-            continue
-        pieces.append((section.id, layout.draw(section, fitted.body, opens=section.slot.id not in opened)))
-        opened.add(section.slot.id)
-    if ends and pieces:
-        pieces[-1] = (pieces[-1][0], pieces[-1][1].removesuffix(SEPARATOR))
-    return join(run, pieces, layout.meter)
-
-
-def join(run: FittedRun, pieces: Sequence[tuple[str, str]], meter: Meter) -> Block:
-    """Put rendered sections together."""
+    pieces: list[str] = []
     spans: list[Span] = []
+    opened: set[str] = set()
     at = 0
-    for name, piece in pieces:
-        spans.append(Span(name, at, at + len(piece), meter.count(piece)))
+    for fitted in run.items:
+        if isinstance(fitted, Missing) or fitted.body is None:
+            continue
+        section = fitted.item
+        opens = section.slot.id not in opened
+        opened.add(section.slot.id)
+        piece = layout.draw(section, fitted.body, opens=opens)
+        # The fit weighed every section as if it opened its slot.
+        tokens = fitted.tokens if opens else layout.meter.count(piece)
+        spans.append(Span(section.id, at, at + len(piece), tokens))
+        pieces.append(piece)
         at += len(piece)
+    if ends and spans:
+        last = spans.pop()
+        pieces[-1] = pieces[-1].removesuffix(SEPARATOR)
+        spans.append(Span(last.id, last.start, last.start + len(pieces[-1]), last.tokens))
     return Block(
         pace=run.pace,
         placement=run.placement,
-        text="".join(piece for _, piece in pieces),
+        text="".join(pieces),
         tokens=sum(span.tokens for span in spans),
         spans=tuple(spans),
     )

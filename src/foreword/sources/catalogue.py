@@ -5,10 +5,10 @@ from html import escape
 
 from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
-from foreword.sources.document import Document, Trouble
+from foreword.sources.document import Document, Trouble, one_line
 from foreword.sources.registry import source
 from foreword.sources.section import Entry, Item, Missing, Section
-from foreword.sources.texts import describe, one_line, round_tokens
+from foreword.sources.texts import round_tokens
 from foreword.sources.view import SessionView, StaticView
 from foreword.turn import Tool
 from foreword.words import Pace
@@ -95,7 +95,7 @@ def find_memories(view: SessionView) -> Iterator[Entry]:
             document = view.files.read(path)
             if isinstance(document, Document) and document.body:
                 shown = path.removeprefix("memory/")
-                yield Entry(path=shown, tokens=view.meter.count(document.body), description=describe(document))
+                yield Entry(path=shown, tokens=view.meter.count(document.body), description=document.description)
 
 
 def shorten_description(tool: Tool) -> str:

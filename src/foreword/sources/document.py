@@ -1,11 +1,13 @@
 """A Markdown file as Foreword sees it: front matter, and a body without leading comments."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 FENCE = "---\n"
-BREAKS = str.maketrans({"\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n"})
+BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+LONGEST = 100  # characters of a description
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -16,12 +18,12 @@ class Document:
     body: str
     meta: Mapping[str, object] = field(default_factory=dict)
     sha256: str
+    description: str = ""
     note: str = ""
 
     def field(self, name: str) -> str:
         """Return a field of the front matter as a text, blank where it is missing or no plain value."""
-        value = self.meta.get(name)
-        return str(value).strip() if isinstance(value, str | int | float) else ""
+        return read_field(self.meta, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +43,13 @@ def parse_document(path: str, raw: str) -> Document:
     if text.startswith(FENCE) and (end := find_fence(text)) is not None:
         meta, note = parse_meta(text[len(FENCE) : end])
         text = text[end:].partition("\n")[2]
-    return Document(path=path, body=strip_comments(text).strip("\n").rstrip(), meta=meta, sha256=digest, note=note)
+    body = strip_comments(text).strip("\n").rstrip()
+    return Document(path=path, body=body, meta=meta, sha256=digest, description=describe(meta, body), note=note)
 
 
 def normalise(raw: str) -> str:
     """Give every line break one form, so that no line can begin unseen."""
-    return raw.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").translate(BREAKS)
+    return BREAKS.sub("\n", raw.removeprefix("\ufeff"))
 
 
 def find_fence(text: str) -> int | None:
@@ -86,3 +89,28 @@ def strip_comments(text: str) -> str:
     while text.startswith("<!--") and (end := text.find("-->")) != -1:
         text = text[end + 3 :].lstrip()
     return text
+
+
+def read_field(meta: Mapping[str, object], name: str) -> str:
+    """Read a plain value as a text; anything else counts as blank."""
+    value = meta.get(name)
+    return str(value).strip() if isinstance(value, str | int | float) else ""
+
+
+def describe(meta: Mapping[str, object], body: str) -> str:
+    """Describe a document in one line: by its front matter, its first heading, or its first sentence."""
+    if given := read_field(meta, "description"):
+        return shorten_line(given)
+    first = body.lstrip("#\n ").partition("\n")[0]
+    return shorten_line(first if body.startswith("#") else first.partition(". ")[0])
+
+
+def shorten_line(text: str) -> str:
+    """Keep a description on one line of at most 100 characters."""
+    line = one_line(text).rstrip(".")
+    return line if len(line) <= LONGEST else line[: LONGEST - 1].rstrip() + "…"
+
+
+def one_line(text: str) -> str:
+    """Fold all white space, so that a field cannot begin a line of its own."""
+    return " ".join(text.split())

@@ -5,9 +5,10 @@ from zoneinfo import ZoneInfo
 
 from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
+from foreword.sources.document import one_line
 from foreword.sources.registry import source
-from foreword.sources.section import Item, Missing, Section
-from foreword.sources.texts import one_line, round_tokens
+from foreword.sources.section import Item, Section, absent
+from foreword.sources.texts import round_tokens
 from foreword.sources.view import SessionView, TurnView
 from foreword.turn import Host, Sandbox, Task
 from foreword.words import Pace
@@ -21,7 +22,7 @@ def show_directories(view: SessionView, entry: Planned) -> Item:
     """Say where the agent may work."""
     directories = (*view.settings.directories, *view.directories)
     if not directories:
-        return Missing(entry=entry, reason="the agent was given no directories")
+        return absent(entry, "the agent was given no directories")
     lines = [
         "You may work in these directories; look before you create something new.",
         *(f"- {one_line(d)}" for d in directories),
@@ -39,7 +40,7 @@ def show_storage(view: SessionView, entry: Planned) -> Item:
         if (label := line.partition(" ")[0]) in STORAGE and STORAGE[label] in kinds
     ]
     if not lines:
-        return Missing(entry=entry, reason="the agent has no tool that keeps anything")
+        return absent(entry, "the agent has no tool that keeps anything")
     return Section(entry=entry, text="\n".join(lines), origin=f"built-in {entry.text}")
 
 
@@ -55,7 +56,7 @@ def show_host(view: SessionView, entry: Planned) -> Item:
         if any(tool.kind == "shell" for tool in view.tools.tools):
             lines.append(read_builtin("routing"))
     if not lines:
-        return Missing(entry=entry, reason="no facts about the host were given")
+        return absent(entry, "no facts about the host were given")
     return Section(entry=entry, text="\n".join(lines), origin="host")
 
 
@@ -72,7 +73,7 @@ def tell_time(view: TurnView, entry: Planned) -> Item:
 def show_environment(view: TurnView, entry: Planned) -> Item:
     """Say which project is open, and in which state its repository is."""
     if not view.project:
-        return Missing(entry=entry, reason="no project is open")
+        return absent(entry, "no project is open")
     lines = [f"Project: {one_line(view.project)}"]
     if view.git:
         changed = (
@@ -87,7 +88,7 @@ def show_environment(view: TurnView, entry: Planned) -> Item:
 def show_plan(view: TurnView, entry: Planned) -> Item:
     """Say what plan mode means, while it is on."""
     if not view.plan:
-        return Missing(entry=entry, reason="plan mode is off")
+        return absent(entry, "plan mode is off")
     return Section(entry=entry, text=read_builtin("plan"), origin="built-in plan")
 
 
@@ -95,7 +96,7 @@ def show_plan(view: TurnView, entry: Planned) -> Item:
 def show_task(view: TurnView, entry: Planned) -> Item:
     """Show the task that the session is bound to, with its steps."""
     if view.task is None:
-        return Missing(entry=entry, reason="no task is bound")
+        return absent(entry, "no task is bound")
     return Section(entry=entry, text="\n".join(describe_task(view.task)), origin=f"task {view.task.id}")
 
 
@@ -103,7 +104,7 @@ def show_task(view: TurnView, entry: Planned) -> Item:
 def show_background(view: TurnView, entry: Planned) -> Item:
     """Say what happens with the reply when nobody is waiting for it."""
     if view.background is None:
-        return Missing(entry=entry, reason="somebody is waiting for the reply")
+        return absent(entry, "somebody is waiting for the reply")
     text = read_builtin(f"background/{view.background}")
     if view.background.value == "never" and "notify_user" in view.tools:
         text += "\n" + read_builtin("background/notify")

@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -26,6 +26,7 @@ class Seen(Generic[T]):
     signature: Signature
     value: T
     racy: bool = False
+    folders: tuple[str, ...] = ()
 
 
 class Files:
@@ -76,7 +77,7 @@ class Files:
 
     def _sweep(self) -> None:
         stale = [path for path, seen in self._files.items() if seen.racy or self._sign(path) != seen.signature]
-        gone = [key for key, seen in self._folders.items() if seen.racy or self._sign_tree(key) != seen.signature]
+        gone = [key for key, seen in self._folders.items() if seen.racy or sign_folders(seen.folders) != seen.signature]
         for path in stale:
             del self._files[path]
         for key in gone:
@@ -90,9 +91,6 @@ class Files:
         except (OSError, ValueError):
             return None
 
-    def _sign_tree(self, key: str) -> Signature:
-        return sign_tree(self._locate_folder(key.partition("\0")[0]))
-
     def _locate_folder(self, folder: str) -> str | None:
         try:
             place = os.path.realpath(self.locate(folder), strict=True)
@@ -102,17 +100,23 @@ class Files:
 
     def _list(self, folder: str, name: str) -> Seen[tuple[str, ...]]:
         place = self._locate_folder(folder)
-        signature = sign_tree(place)
+        if place is None:
+            # Whatever appears in its place later changes the folder above it, or the nearest one that exists.
+            above = (find_nearest(os.path.join(self.root, folder)),)
+            return Seen(sign_folders(above), (), folders=above)
         found: list[str] = []
-        for base, folders, files in os.walk(place) if place else ():
-            folders.sort()
-            below = os.path.relpath(base, place).replace(os.sep, "/")
-            prefix = folder if below == "." else f"{folder}/{below}"
+        folders: list[str] = []
+        for base, below, files in os.walk(place):
+            below.sort()
+            folders.append(base)
+            part = os.path.relpath(base, place).replace(os.sep, "/")
+            prefix = folder if part == "." else f"{folder}/{part}"
             wanted = (name,) if name else tuple(file for file in files if file.endswith(".md"))
             found.extend(f"{prefix}/{file}" for file in wanted if file in files)
             if len(found) > MANY:
                 break
-        return Seen(signature, tuple(sorted(found)), racy=is_racy(signature))
+        signature = sign_folders(folders)
+        return Seen(signature, tuple(sorted(found)), racy=is_racy(signature), folders=tuple(folders))
 
     def locate(self, path: str) -> str:
         """Return the place of a path below the root; refuse one that is absolute or climbs."""
@@ -190,19 +194,23 @@ def sign(facts: os.stat_result) -> tuple[int, ...]:
     return facts.st_mtime_ns, facts.st_size, facts.st_ino, facts.st_ctime_ns, facts.st_mode
 
 
-def sign_tree(place: str | None) -> Signature:
-    """Reduce a folder and the folders below it to what changes when a file comes or goes."""
-    if place is None:
-        return None
+def sign_folders(folders: Sequence[str]) -> Signature:
+    """Reduce folders to what changes when a file or a folder comes or goes in one of them."""
     marks: list[int] = []
-    for base, folders, _ in os.walk(place):
-        folders.sort()
+    for folder in folders:
         try:
-            facts = os.stat(base)
+            facts = os.stat(folder)
         except OSError:
-            continue
+            return None
         marks += (facts.st_mtime_ns, facts.st_ino)
     return tuple(marks)
+
+
+def find_nearest(place: str) -> str:
+    """Find the nearest folder above a place that exists."""
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    return place
 
 
 def is_racy(signature: Signature) -> bool:

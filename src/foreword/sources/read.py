@@ -2,15 +2,15 @@
 
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
-from foreword.blueprint import Plan, Run
+from foreword.blueprint import Plan, Planned, Run
 from foreword.config.schema import Config
 from foreword.sources.ground import Ground
 from foreword.sources.registry import SOURCES
 from foreword.sources.section import Filled, Item, Missing
 from foreword.sources.view import SessionView, StaticView, TurnView
-from foreword.tokens import Meter
 from foreword.turn import Toolset, Turn
 from foreword.words import Pace, Verdict
 
@@ -18,9 +18,9 @@ NO_TOOLS = Toolset()
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read(plan: Plan, turn: Turn, ground: Ground) -> tuple[Filled, ...]:
+def read(plan: Plan, turn: Turn, ground: Ground, conversation: int) -> tuple[Filled, ...]:
     """Fill the runs of a plan; static and session runs are read once for as long as nothing changes."""
-    views = observe(plan, turn, ground)
+    views = observe(plan, turn, ground, conversation)
     once = ground.memo.once
     return tuple(
         fill(run, views[run.pace]) if run.pace is Pace.TURN else once(fill, run, views[run.pace]) for run in plan.runs
@@ -32,7 +32,7 @@ def fill(run: Run, view: StaticView) -> Filled:
     items: list[Item] = []
     for entry in run.entries:
         if entry.verdict is not None:
-            items.append(Missing(entry=entry, reason=entry.reason, verdict=entry.verdict))
+            items.append(refused(entry))
             continue
         try:
             answer = SOURCES[entry.slot.source].fill(view, entry)
@@ -46,7 +46,13 @@ def fill(run: Run, view: StaticView) -> Filled:
     return Filled(pace=run.pace, placement=run.placement, items=tuple(items))
 
 
-def observe(plan: Plan, turn: Turn, ground: Ground) -> tuple[StaticView, SessionView, TurnView]:
+@lru_cache(maxsize=4_096)
+def refused(entry: Planned) -> Missing:
+    """Pass on what the plan refused."""
+    return Missing(entry=entry, reason=entry.reason, verdict=entry.verdict or Verdict.ABSENT)
+
+
+def observe(plan: Plan, turn: Turn, ground: Ground, conversation: int) -> tuple[StaticView, SessionView, TurnView]:
     """Make the three views of a turn; the slower two are the same objects until something in them changes."""
     level = plan.clearance.level
     tools = turn.tools.allowed(level) if turn.tools else NO_TOOLS
@@ -56,7 +62,8 @@ def observe(plan: Plan, turn: Turn, ground: Ground) -> tuple[StaticView, Session
     known = (turn.instructions, turn.client, turn.host, turn.sandbox)
     seen = ground.memo.recall((static, place, known), lambda: see_session(static, turn, ground.config))
     session = ground.memo.recall((static, place, known, "view"), lambda: SessionView(**seen))
-    return static, session, TurnView(**seen, **see_turn(static, plan, turn))
+    left = static.beyond - plan.blueprint.budget.turn
+    return static, session, TurnView(**seen, **see_turn(turn, left - conversation))
 
 
 def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset) -> dict[str, Any]:
@@ -96,9 +103,8 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> dict[str, Any
     }
 
 
-def see_turn(static: StaticView, plan: Plan, turn: Turn) -> dict[str, Any]:
+def see_turn(turn: Turn, remaining: int) -> dict[str, Any]:
     """Collect what only a turn source may know."""
-    conversation = weigh_conversation(turn, static.meter)
     return {
         "now": turn.now or UNKNOWN_TIME,
         "message": turn.message,
@@ -106,10 +112,5 @@ def see_turn(static: StaticView, plan: Plan, turn: Turn) -> dict[str, Any]:
         "plan": turn.plan,
         "background": turn.background,
         "git": turn.git,
-        "remaining": static.beyond - plan.blueprint.budget.turn - conversation,
+        "remaining": remaining,
     }
-
-
-def weigh_conversation(turn: Turn, meter: Meter) -> int:
-    """Count the message and everything that was said before it."""
-    return meter.count(turn.message) + sum(meter.count(message.text) for message in turn.history)

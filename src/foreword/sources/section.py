@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from foreword.blueprint import Planned, Slot
 from foreword.words import Pace, Placement, Trust, Verdict
@@ -72,6 +73,12 @@ class Missing(Placed):
 
 
 Item = Section | Missing
+
+
+@lru_cache(maxsize=4_096)
+def absent(entry: Planned, reason: str) -> Missing:
+    """Say that a slot has nothing to say in this turn; the answer is the same object for the same reason."""
+    return Missing(entry=entry, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,7 +2,7 @@
 
 from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
-from foreword.sources.document import Document, Trouble
+from foreword.sources.document import Document, Trouble, one_line
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section
 from foreword.sources.view import SessionView, StaticView
@@ -145,7 +145,7 @@ def section_of(entry: Planned, document: Document, *, text: str = "", name: str 
         path="" if text else document.path,
         sha256=document.sha256,
         note=document.note,
-        description=describe(document),
+        description=document.description,
     )
 
 
@@ -165,27 +165,6 @@ def say(labels: dict[str, str], values: dict[str, str]) -> list[str]:
     return [
         label.format(**{name: shown[name].rstrip("."), "emoji": emoji}) for name, label in labels.items() if shown[name]
     ]
-
-
-def describe(document: Document) -> str:
-    """Describe a document in one line: by its front matter, its first heading, or its first sentence."""
-    if given := document.field("description"):
-        return shorten_line(given)
-    for line in document.body.splitlines():
-        if text := line.lstrip("#").strip():
-            return shorten_line(text if line.startswith("#") else text.partition(". ")[0])
-    return ""
-
-
-def shorten_line(text: str) -> str:
-    """Keep a description on one line of at most 100 characters."""
-    line = one_line(text).rstrip(".")
-    return line if len(line) <= 100 else line[:99].rstrip() + "…"
-
-
-def one_line(text: str) -> str:
-    """Fold all white space, so that a field cannot begin a line of its own."""
-    return " ".join(text.split())
 
 
 def round_tokens(tokens: int) -> str:

@@ -1,10 +1,11 @@
 """Reading tools: memory_get and read_section redeem every menu line and every marker of a prompt."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from foreword.assembly import Assembly
+from foreword.budget import Fitted
 from foreword.errors import InputError, UnknownName
 from foreword.sources import Section
 from foreword.sources.document import Document
@@ -83,15 +84,19 @@ def read_number(arguments: Mapping[str, Any], name: str, default: int | None) ->
     return value
 
 
+def list_sections(assembly: Assembly) -> Iterator[Section]:
+    """List the sections that this turn has, in the prompt or beside it."""
+    return (one.item for run in assembly.fit.runs for one in run.items if isinstance(one, Fitted))
+
+
 def find_section(assembly: Assembly, name: str) -> str | None:
     """Find the whole text of a section that this turn has."""
-    items = (fitted.item for run in assembly.fit.runs for fitted in run.items)
-    return next((item.text for item in items if isinstance(item, Section) and item.id == name), None)
+    return next((section.text for section in list_sections(assembly) if section.id == name), None)
 
 
 def find_path(assembly: Assembly, ground: Ground, path: str) -> str | None:
     """Find a file that this turn's prompt shortens or lists, or a memory or skill its clearance may see."""
-    sections = [fitted.item for run in assembly.fit.runs for fitted in run.items if isinstance(fitted.item, Section)]
+    sections = list(list_sections(assembly))
     for section in sections:
         if section.path == path:
             return section.text
