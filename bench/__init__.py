@@ -1,0 +1,1 @@
+"""One file per figure, each with its baseline in the same run."""

@@ -49,7 +49,7 @@ def make_tool(n: int) -> Tool:
 
 def write_skill(n: int) -> str:
     return (
-        f"---\nname: task-{n}\ndescription: Handles household matter number {n} from the first note to the last bill.\n---\n"
+        f"---\nname: task-{n}\ndescription: Handles matter number {n} from the first note to the last bill.\n---\n"
         + ("Read the notes first. Ask what is missing. Write down what was decided.\n" * 6)
     )
 

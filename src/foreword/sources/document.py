@@ -1,12 +1,11 @@
 """A Markdown file as Foreword sees it: front matter, and a body without leading comments."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 FENCE = "---\n"
-BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+BREAKS = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 LONGEST = 100  # characters of a description
 
 
@@ -49,7 +48,10 @@ def parse_document(path: str, raw: str) -> Document:
 
 def normalise(raw: str) -> str:
     """Give every line break one form, so that no line can begin unseen."""
-    return BREAKS.sub("\n", raw.removeprefix("\ufeff"))
+    text = raw.removeprefix("\ufeff")
+    for sign in BREAKS:
+        text = text.replace(sign, "\n")
+    return text
 
 
 def find_fence(text: str) -> int | None:
@@ -101,7 +103,7 @@ def describe(meta: Mapping[str, object], body: str) -> str:
     """Describe a document in one line: by its front matter, its first heading, or its first sentence."""
     if given := read_field(meta, "description"):
         return shorten_line(given)
-    first = body.lstrip("#\n ").partition("\n")[0]
+    first = body[: 4 * LONGEST].lstrip("#\n ").partition("\n")[0]
     return shorten_line(first if body.startswith("#") else first.partition(". ")[0])
 
 

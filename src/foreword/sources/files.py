@@ -1,5 +1,6 @@
 """The files of a workspace: contained, read once, and seen again when they change."""
 
+import errno
 import os
 import stat
 import time
@@ -129,46 +130,47 @@ class Files:
         return place == self.root or place.startswith(self.root + os.sep)
 
     def _read(self, path: str) -> Seen[str | Trouble | None]:
-        place = self.locate(path)
         try:
-            real = os.path.realpath(place, strict=True)
+            facts, raw = self._open(self.locate(path))
         except FileNotFoundError:
             return Seen(None, None)
         except (OSError, ValueError) as error:
             return Seen(self._sign(path), Trouble(path=path, reason=describe(error)))
-        if not self._holds(real):
-            return Seen(self._sign(path), Trouble(path=path, reason="leads out of the workspace and is refused"))
-        try:
-            # Not blocking, so that a pipe in the place of a file cannot hang the turn.
-            handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
-        except OSError as error:
-            return Seen(self._sign(path), Trouble(path=path, reason=describe(error)))
-        with os.fdopen(handle, "rb") as file:
-            facts = os.fstat(handle)
-            signature = sign(facts)
-            if reason := self._object(facts, place):
-                return Seen(signature, Trouble(path=path, reason=reason))
-            raw = file.read(LARGEST + 1)
-        return Seen(signature, decode(path, raw), racy=is_racy(signature))
+        return Seen(sign(facts), decode(path, raw), racy=is_racy(sign(facts)))
 
-    def _object(self, facts: os.stat_result, place: str) -> str:
-        """Say why an opened file cannot be used; the check is on what was opened, not on its name."""
+    def _open(self, place: str) -> tuple[os.stat_result, bytes]:
+        real = os.path.realpath(place, strict=True)
+        if not self._holds(real):
+            raise UnusableError("leads out of the workspace and is refused")
+        # Not blocking, so that a pipe in the place of a file cannot hang the turn.
+        handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            facts = os.fstat(handle)
+            self._check(facts, place)
+            with open(handle, "rb", closefd=False) as file:
+                return facts, file.read(facts.st_size + 1)
+        finally:
+            os.close(handle)
+
+    def _check(self, facts: os.stat_result, place: str) -> None:
+        """Refuse what cannot be used; the check is on what was opened, not on its name."""
         if stat.S_ISDIR(facts.st_mode):
-            return "is a directory; a file is expected here"
+            raise UnusableError("is a directory; a file is expected here")
         if not stat.S_ISREG(facts.st_mode):
-            return "is not a regular file"
+            raise UnusableError("is not a regular file")
         if facts.st_size > LARGEST:
-            return f"has {facts.st_size:,} bytes; at most {LARGEST:,} are read, so split it"
+            raise UnusableError(f"has {facts.st_size:,} bytes; at most {LARGEST:,} are read, so split it")
         again = os.path.realpath(place)
         if not self._holds(again) or not os.path.samestat(facts, os.stat(again)):
-            return "changed its place while it was read"
-        return ""
+            raise UnusableError("changed its place while it was read")
+
+
+class UnusableError(ValueError):
+    """Something is in the place of a file that cannot be used; the message says what."""
 
 
 def decode(path: str, raw: bytes) -> str | Trouble:
     """Turn bytes into a text; what is none is refused with the place of the first wrong byte."""
-    if len(raw) > LARGEST:
-        return Trouble(path=path, reason=f"has more than {LARGEST:,} bytes, so split it")
     if (at := raw.find(b"\0")) != -1:
         return Trouble(path=path, reason=f"has a NUL byte at {at:,} and is no text")
     try:
@@ -180,11 +182,13 @@ def decode(path: str, raw: bytes) -> str | Trouble:
 
 def describe(error: Exception) -> str:
     """Say in plain words why a file cannot be opened."""
+    if isinstance(error, UnusableError):
+        return str(error)
     if isinstance(error, PermissionError):
         return "cannot be read: permission denied"
     if isinstance(error, NotADirectoryError):
         return "lies below something that is no directory"
-    if isinstance(error, OSError) and "symbolic" in (error.strerror or ""):
+    if isinstance(error, OSError) and error.errno == errno.ELOOP:
         return "is a loop of symbolic links"
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 

@@ -1,0 +1,25 @@
+"""Every figure of the documentation, each beside its baseline in the same run."""
+
+import sys
+
+from bench import cold, memory, start, warm
+
+BENCHES = {"warm": warm, "cold": cold, "start": start, "memory": memory}
+
+
+def main(names: list[str]) -> int:
+    """Run the named benchmarks, or all of them."""
+    if unknown := [name for name in names if name not in BENCHES]:
+        print(f"unknown benchmark {unknown[0]!r}; there is {', '.join(BENCHES)}", file=sys.stderr)
+        return 2
+    for name in names or BENCHES:
+        for figure in BENCHES[name].run():
+            aim = f"aim ≤ {figure.aim:g} {figure.unit}: {figure.verdict}" if figure.aim is not None else ""
+            print(f"{figure.name:44} {figure.value:>9,.2f} {figure.unit:3} {aim}")
+            if figure.baseline:
+                print(f"{'':44} beside {figure.baseline}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
