@@ -62,8 +62,9 @@ class Workspace:
         complete = self.complete(turn)
         name = complete.blueprint or self.config.agents[complete.agent].blueprint
         assembly = assemble(complete, self.ground, self.blueprint(name), ledger)
-        if any(counter.fresh >= FRESH_COUNTS for counter in self._counters.values()):
-            self.close()
+        for counter in self._counters.values():
+            if counter.fresh >= FRESH_COUNTS:
+                counter.save()
         return assembly
 
     def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading:

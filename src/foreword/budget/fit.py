@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from foreword.blueprint.slot import Listing
-from foreword.budget.menu import can_list, fit_menu, index, index_always, list_section, write
+from foreword.budget.menu import can_list, fit_menu, index, index_always, write
 from foreword.budget.share import Wish, share
 from foreword.budget.verdict import Fitted, Terms, keep
 from foreword.errors import BudgetError
-from foreword.sources import Entry, Filled, Missing, Section
+from foreword.sources import Filled, Missing, Section
+from foreword.sources.section import write_line
 from foreword.words import Pace, Placement, Verdict
 
 MENU = "menu"  # the source whose section the budget writes
@@ -21,6 +22,11 @@ class FittedRun:
     pace: Pace
     placement: Placement
     items: tuple[Fitted | Missing, ...]
+
+    @property
+    def tokens(self) -> int:
+        """What the run weighs."""
+        return sum([one.tokens for one in self.items if isinstance(one, Fitted)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,16 +63,23 @@ def check_window(terms: Terms, limit: int, conversation: int) -> None:
 def fit_turn(runs: Sequence[Filled], terms: Terms) -> dict[int, FittedRun]:
     """Fit what changes with the turn into its own room, so that it presses on nothing else."""
     room = terms.blueprint.budget.turn
+    whole = {id(run): keep_run(run, terms) for run in runs}
+    if sum([run.tokens for run in whole.values()]) <= room:
+        return whole
     wishes = wish([section for run in runs for section in run.sections], terms)
-    if sum(one.wanted for one in wishes) <= room:
-        fitted = {id(one.section): keep(one.section, one.wanted) for one in wishes}
-    else:
-        must = [one for one in wishes if one.section.slot.required]
-        left = demand(must, room, f"{room:,} for the slots of a turn")
-        rest = [one for one in wishes if not one.section.slot.required]
-        why = f"the slots of a turn have {room:,} tokens together"
-        fitted = collect([*(keep(one.section, one.wanted) for one in must), *share(rest, left, why, terms)])
+    must = [one for one in wishes if one.section.slot.required]
+    left = demand(must, room, f"{room:,} for the slots of a turn")
+    rest = [one for one in wishes if not one.section.slot.required]
+    why = f"the slots of a turn have {room:,} tokens together"
+    fitted = collect([*(keep(one.section, one.wanted) for one in must), *share(rest, left, why, terms)])
     return {id(run): close(run, fitted) for run in runs}
+
+
+def keep_run(run: Filled, terms: Terms) -> FittedRun:
+    """Keep a run as it is."""
+    weigh = terms.scale.weigh
+    items = [keep(item, weigh(item, item.text)) if isinstance(item, Section) else item for item in run.items]
+    return FittedRun(pace=run.pace, placement=run.placement, items=tuple(items))
 
 
 def fit_stable(terms: Terms, *runs: Filled) -> dict[int, FittedRun]:
@@ -96,15 +109,12 @@ class Stage:
         """Set aside what the menu could need at most, within its share."""
         if self.menu is None:
             return 0
-        candidates = [self.price(section) for _, section in self.sections if can_list(section)]
-        longest = write(self.menu, candidates)
-        wanted = self.terms.scale.weigh(longest, longest.text) if longest.text else 0
-        return min(int(self.limit * self.budget.menu_share), wanted)
-
-    def price(self, section: Section) -> Entry:
-        """Price a section that may move to the menu; its weight in the prompt is no less than its price."""
-        weight = self.terms.scale.weigh(section, section.text)
-        return Entry(path=section.path, tokens=weight, description=section.description)
+        weigh, once = self.terms.scale.weigh, self.terms.memo.once
+        files = [section for _, section in self.sections if can_list(section)]
+        # A file weighs no less in the prompt than its price on the menu, and that weight is known already.
+        lines = [write_line(file.path, once(weigh, file, file.text), file.description) for file in files]
+        wanted = weigh_lines(self.terms, lines) + once(weigh_lines, self.terms, self.menu.lines)
+        return min(int(self.limit * self.budget.menu_share), wanted + once(weigh, self.menu, self.menu.text))
 
     def fit_pace(self, pace: Pace) -> None:
         """Fit the slots of one pace: the required ones, then tier after tier."""
@@ -118,9 +128,10 @@ class Stage:
         self.note(keep(one.section, one.wanted) for one in must)
         left = min(left, room - sum(one.wanted for one in must))
         rest = [one for one in wishes if one not in always and one not in must]
+        order = {tier: at for at, tier in enumerate(self.budget.tiers)}
         for tier, cap in self.budget.tiers.items():
             mine = [one for one in rest if one.section.slot.tier == tier]
-            floors = sum(one.floor for one in rest if self.comes_after(one, tier))
+            floors = sum(one.floor for one in rest if order[one.section.slot.tier] > order[tier])
             left -= self.fit_tier(tier, cap, mine, left - floors)
 
     def fit_tier(self, tier: str, cap: float, wishes: Sequence[Wish], room: int) -> int:
@@ -135,11 +146,6 @@ class Stage:
         used = sum(one.tokens for one in fitted)
         self.used_by_tier[tier] += used
         return used
-
-    def comes_after(self, one: Wish, tier: str) -> bool:
-        """Whether a section is served after this tier."""
-        names = list(self.budget.tiers)
-        return names.index(one.section.slot.tier) > names.index(tier)
 
     def find_room(self, pace: Pace) -> int:
         """Return what the slots of a pace may use; static ones leave a share to the session."""
@@ -158,7 +164,7 @@ class Stage:
         if self.menu is None:
             return
         indexed = [one.item for one in self.fitted.values() if one.verdict is Verdict.INDEXED]
-        menu = write(self.menu, [list_section(section, self.terms) for section in indexed])
+        menu = write(self.menu, indexed, self.terms)
         one = fit_menu(menu, self.reserved, self.terms)
         self.fitted[id(self.menu)] = one
         self.left -= one.tokens
@@ -173,9 +179,15 @@ class Stage:
         )
 
 
+def weigh_lines(terms: Terms, lines: Sequence[str]) -> int:
+    """Count lines one by one, which is no less than counting them together."""
+    return sum([terms.meter.count(f"{line}\n") for line in lines])
+
+
 def wish(sections: Sequence[Section], terms: Terms) -> list[Wish]:
     """Weigh what sections would like to have."""
-    return [Wish(section=section, wanted=terms.scale.weigh(section, section.text)) for section in sections]
+    weigh, once = terms.scale.weigh, terms.memo.once
+    return [Wish(section=section, wanted=once(weigh, section, section.text)) for section in sections]
 
 
 def demand(must: Sequence[Wish], room: int, terms: str) -> int:

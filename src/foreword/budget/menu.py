@@ -6,13 +6,9 @@ from dataclasses import replace
 from foreword.blueprint.slot import Listing
 from foreword.budget.share import Wish, settle
 from foreword.budget.verdict import Fitted, Terms, leave_out
-from foreword.sources import Entry, Section
+from foreword.sources import Section
+from foreword.sources.section import write_line
 from foreword.words import Verdict
-
-
-def list_section(section: Section, terms: Terms) -> Entry:
-    """Make the menu line of a section that is not in the prompt itself."""
-    return Entry(path=section.path, tokens=terms.meter.count(section.text), description=section.description)
 
 
 def can_list(section: Section) -> bool:
@@ -34,11 +30,12 @@ def index_always(section: Section, wanted: int, menu: Section | None) -> Fitted:
     return leave_out(section, wanted, Verdict.INDEXED, "on the menu, to be read on demand")
 
 
-def write(menu: Section, listed: Iterable[Entry]) -> Section:
+def write(menu: Section, listed: Iterable[Section], terms: Terms) -> Section:
     """Write the menu's text: files of the workspace, then the stores, then how to load."""
-    files = sorted(listed, key=lambda entry: entry.path)
-    lines = [entry.line for entry in (*files, *menu.entries)]
-    return replace(menu, text="\n".join([*lines, "", menu.text]) if lines else "", entries=())
+    files = sorted(listed, key=lambda section: section.path)
+    priced = [write_line(file.path, terms.meter.count(file.text), file.description) for file in files]
+    lines = [*priced, *menu.lines]
+    return replace(menu, text="\n".join([*lines, "", menu.text]) if lines else "", lines=())
 
 
 def fit_menu(menu: Section, room: int, terms: Terms) -> Fitted:

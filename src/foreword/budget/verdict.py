@@ -49,10 +49,11 @@ class Fitted:
     tokens: int = 0
 
 
-def keep(section: Section, wanted: int, reason: str = "") -> Fitted:
+def keep(section: Section, wanted: int) -> Fitted:
     """Keep a section whole."""
-    said = "; ".join(filter(None, (section.note, reason)))
-    return Fitted(item=section, verdict=Verdict.KEPT, reason=said, body=section.text, wanted=wanted, tokens=wanted)
+    return Fitted(
+        item=section, verdict=Verdict.KEPT, reason=section.note, body=section.text, wanted=wanted, tokens=wanted
+    )
 
 
 def leave_out(section: Section, wanted: int, verdict: Verdict, reason: str) -> Fitted:

@@ -4,12 +4,11 @@ from foreword.sources import catalogue, facts, texts  # noqa: F401 - importing r
 from foreword.sources.files import Files
 from foreword.sources.read import read
 from foreword.sources.registry import SOURCES, source
-from foreword.sources.section import Entry, Filled, Missing, Section
-from foreword.sources.view import SessionView, StaticView, TurnView
+from foreword.sources.section import Filled, Missing, Section
+from foreword.sources.view import SessionView, StaticView, TurnView, View
 
 __all__ = [
     "SOURCES",
-    "Entry",
     "Files",
     "Filled",
     "Missing",
@@ -17,6 +16,7 @@ __all__ = [
     "SessionView",
     "StaticView",
     "TurnView",
+    "View",
     "read",
     "source",
 ]

@@ -1,15 +1,17 @@
 """Sources that list what the agent can use: tools, skills, and the memory menu."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from html import escape
 
 from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, one_line
 from foreword.sources.registry import source
-from foreword.sources.section import Entry, Item, Missing, Section
+from foreword.sources.section import Item, Missing, Section, write_line
 from foreword.sources.texts import round_tokens
 from foreword.sources.view import SessionView, StaticView
+from foreword.tokens import Meter
 from foreword.turn import Tool
 from foreword.words import Pace
 
@@ -60,6 +62,7 @@ def list_skills(view: StaticView, entry: Planned) -> Item:
     return Section(entry=entry, text=text, origin=entry.folder, note="; ".join(troubles))
 
 
+@lru_cache(maxsize=4_096)
 def show_skill(folder: str, document: Document) -> str:
     """Show one skill as the listing has it; a skill without a description is known by its name alone."""
     name = document.field("name") or folder.rpartition("/")[2]
@@ -72,21 +75,21 @@ def show_skill(folder: str, document: Document) -> str:
 @source("menu", Pace.SESSION)
 def list_memory(view: SessionView, entry: Planned) -> Item:
     """List the memories that this clearance may load, each with its price; the budget may add to it."""
-    if "memory_get" not in view.tools:
+    if "memory_get" not in view.static.tools:
         return Missing(entry=entry, reason="the turn has no memory_get to load anything with")
-    closing = read_builtin("menu/search" if "memory_search" in view.tools else "menu/load")
+    closing = read_builtin("menu/search" if "memory_search" in view.static.tools else "menu/load")
     if entry.text:
-        closing = f"{read_builtin(entry.text).replace('$remaining', round_tokens(view.beyond))} {closing}"
+        closing = f"{read_builtin(entry.text).replace('$remaining', round_tokens(view.static.beyond))} {closing}"
     return Section(
         entry=entry,
         text=closing,
         origin="memory",
-        title=f"Available Memory (trust: {view.clearance})",
-        entries=tuple(find_memories(view)),
+        title=f"Available Memory (trust: {view.static.clearance})",
+        lines=tuple(find_memories(view.static)),
     )
 
 
-def find_memories(view: SessionView) -> Iterator[Entry]:
+def find_memories(view: StaticView) -> Iterator[str]:
     """Price every readable file of the stores that the clearance may see; other stores are not looked at."""
     for store, settings in sorted(view.stores.items()):
         if view.clearance < settings.trust:
@@ -94,8 +97,13 @@ def find_memories(view: SessionView) -> Iterator[Entry]:
         for path in view.files.list(f"memory/{store}"):
             document = view.files.read(path)
             if isinstance(document, Document) and document.body:
-                shown = path.removeprefix("memory/")
-                yield Entry(path=shown, tokens=view.meter.count(document.body), description=document.description)
+                yield price_memory(document, view.meter)
+
+
+@lru_cache(maxsize=65_536)
+def price_memory(document: Document, meter: Meter) -> str:
+    """Price one memory, once for as long as it does not change."""
+    return write_line(document.path.removeprefix("memory/"), meter.count(document.body), document.description)
 
 
 def shorten_description(tool: Tool) -> str:

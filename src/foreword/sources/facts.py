@@ -20,7 +20,7 @@ SIGNS = {"active": "→", "open": "○", "done": "✓"}
 @source("directories", Pace.SESSION)
 def show_directories(view: SessionView, entry: Planned) -> Item:
     """Say where the agent may work."""
-    directories = (*view.settings.directories, *view.directories)
+    directories = (*view.static.settings.directories, *view.directories)
     if not directories:
         return absent(entry, "the agent was given no directories")
     lines = [
@@ -33,7 +33,7 @@ def show_directories(view: SessionView, entry: Planned) -> Item:
 @source("storage", Pace.SESSION)
 def show_storage(view: SessionView, entry: Planned) -> Item:
     """Say where information belongs, naming only what the agent has."""
-    kinds = {tool.kind for tool in view.tools.tools}
+    kinds = {tool.kind for tool in view.static.tools.tools}
     lines = [
         line
         for line in read_builtin(entry.text).splitlines()
@@ -49,11 +49,11 @@ def show_host(view: SessionView, entry: Planned) -> Item:
     """Say on which machine the agent runs, how it is confined, and where its commands go."""
     lines = []
     if view.host:
-        known = {"provider": view.meter.facts.provider, "model": view.meter.facts.name.rpartition(":")[2]}
+        known = {"provider": view.static.meter.facts.provider, "model": view.static.meter.facts.name.rpartition(":")[2]}
         lines.append(f"Host: {join_facts(view.host, known | {'session': view.session, 'timezone': view.zone})}")
     if view.sandbox:
         lines.append(f"Sandbox(exec): {join_facts(view.sandbox, {})}")
-        if any(tool.kind == "shell" for tool in view.tools.tools):
+        if any(tool.kind == "shell" for tool in view.static.tools.tools):
             lines.append(read_builtin("routing"))
     if not lines:
         return absent(entry, "no facts about the host were given")
@@ -63,7 +63,7 @@ def show_host(view: SessionView, entry: Planned) -> Item:
 @source("time", Pace.TURN)
 def tell_time(view: TurnView, entry: Planned) -> Item:
     """Tell the time to the minute, in the zone of whoever is asking."""
-    zone, note = find_zone(view.zone)
+    zone, note = find_zone(view.session.zone)
     moment = view.now.astimezone(zone)
     text = f"It is {moment:%A, %d %B %Y, %H:%M} ({zone.key})."
     return Section(entry=entry, text=text, origin="clock", note=note)
@@ -72,9 +72,9 @@ def tell_time(view: TurnView, entry: Planned) -> Item:
 @source("environment", Pace.TURN)
 def show_environment(view: TurnView, entry: Planned) -> Item:
     """Say which project is open, and in which state its repository is."""
-    if not view.project:
+    if not view.session.project:
         return absent(entry, "no project is open")
-    lines = [f"Project: {one_line(view.project)}"]
+    lines = [f"Project: {one_line(view.session.project)}"]
     if view.git:
         changed = (
             f"{view.git.changed} changed file{'' if view.git.changed == 1 else 's'}" if view.git.changed else "clean"
@@ -106,7 +106,7 @@ def show_background(view: TurnView, entry: Planned) -> Item:
     if view.background is None:
         return absent(entry, "somebody is waiting for the reply")
     text = read_builtin(f"background/{view.background}")
-    if view.background.value == "never" and "notify_user" in view.tools:
+    if view.background.value == "never" and "notify_user" in view.static.tools:
         text += "\n" + read_builtin("background/notify")
     return Section(entry=entry, text=text, origin=f"built-in background/{view.background}")
 
@@ -120,12 +120,12 @@ def show_remaining(view: TurnView, entry: Planned) -> Item:
 @source("runtime", Pace.TURN)
 def show_runtime(view: TurnView, entry: Planned) -> Item:
     """Tell the moment, the model and the channel in a few lines."""
-    zone, note = find_zone(view.zone)
+    zone, note = find_zone(view.session.zone)
     moment = view.now.astimezone(zone)
     lines = [
         f"Date: {moment:%A, %Y-%m-%d %H:%M} ({zone.key})",
-        f"Model: {view.meter.facts.name or 'not named'}",
-        f"Channel: {one_line(view.channel)}",
+        f"Model: {view.static.meter.facts.name or 'not named'}",
+        f"Channel: {one_line(view.session.channel)}",
     ]
     return Section(entry=entry, text="\n".join(lines), origin="clock", note=note)
 

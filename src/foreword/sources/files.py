@@ -44,19 +44,19 @@ class Files:
 
     def read(self, path: str) -> Document | Trouble | None:
         """Return the document at a path, None where there is none, or what is wrong with it."""
+        document = self._documents.get(path)
+        if document is not None:
+            return document
         text = self.read_text(path)
         if not isinstance(text, str):
             return text
-        document = self._documents.get(path)
-        if document is None:
-            document = self._documents[path] = parse_document(path, text)
+        document = self._documents[path] = parse_document(path, text)
         return document
 
     def read_text(self, path: str) -> str | Trouble | None:
         """Return the bare text at a path, None where there is none, or what is wrong with it."""
         seen = self._files.get(path)
         if seen is None:
-            self._documents.pop(path, None)
             seen = self._files[path] = self._read(path)
         return seen.value
 
@@ -67,6 +67,10 @@ class Files:
         if seen is None:
             seen = self._folders[key] = self._list(folder, name)
         return seen.value
+
+    def find(self, path: str, name: str | None = None) -> object:
+        """Return the mark of a file, or of a listing, which is another one as soon as it has changed."""
+        return self._files.get(path) if name is None else self._folders.get(f"{path}\0{name}")
 
     def refresh(self, *, now: bool = False) -> int:
         """Look at the disk, at most every 250 ms unless asked to do it now, and return the generation."""
@@ -81,6 +85,7 @@ class Files:
         gone = [key for key, seen in self._folders.items() if seen.racy or sign_folders(seen.folders) != seen.signature]
         for path in stale:
             del self._files[path]
+            self._documents.pop(path, None)
         for key in gone:
             del self._folders[key]
         if stale or gone:

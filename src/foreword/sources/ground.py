@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Lock
 
 from foreword.config.schema import Config
 from foreword.memo import Memo
@@ -17,3 +18,5 @@ class Ground:
     files: Files
     measure: Callable[[str], Meter]
     memo: Memo = field(default_factory=Memo)
+    lock: Lock = field(default_factory=Lock)
+    """Held while files are read, so that two threads cannot mix their traces."""

@@ -1,16 +1,16 @@
-"""Reading: every source sees a view of its slot's pace, and every answer stands in its slot."""
+"""Reading: every source sees a view of its own pace, and every answer stands in its slot."""
 
-from dataclasses import fields
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
 
 from foreword.blueprint import Plan, Planned, Run
 from foreword.config.schema import Config
+from foreword.sources.files import Files
 from foreword.sources.ground import Ground
 from foreword.sources.registry import SOURCES
 from foreword.sources.section import Filled, Item, Missing
-from foreword.sources.view import SessionView, StaticView, TurnView
+from foreword.sources.trace import Kept, Part, Reader
+from foreword.sources.view import SessionView, StaticView, TurnView, View
 from foreword.turn import Toolset, Turn
 from foreword.words import Pace, Verdict
 
@@ -19,98 +19,137 @@ UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read(plan: Plan, turn: Turn, ground: Ground, conversation: int) -> tuple[Filled, ...]:
-    """Fill the runs of a plan; static and session runs are read once for as long as nothing changes."""
-    views = observe(plan, turn, ground, conversation)
-    once = ground.memo.once
+    """Fill the runs of a plan; of static and session runs, only the parts that an edit has touched."""
+    session = observe(plan, turn, ground)
+    moment = see_turn(session, turn, session.static.beyond - plan.blueprint.budget.turn - conversation)
+    slower: dict[Pace, StaticView | SessionView] = {Pace.STATIC: session.static, Pace.SESSION: session}
     return tuple(
-        fill(run, views[run.pace]) if run.pace is Pace.TURN else once(fill, run, views[run.pace]) for run in plan.runs
+        [fill(run, moment) if run.pace is Pace.TURN else fill_again(run, slower[run.pace], ground) for run in plan.runs]
     )
 
 
-def fill(run: Run, view: StaticView) -> Filled:
-    """Ask the source of every open entry of a run."""
+def fill(run: Run, view: View) -> Filled:
+    """Ask the source of every entry of a run."""
     items: list[Item] = []
     for entry in run.entries:
-        if entry.verdict is not None:
-            items.append(refused(entry))
-            continue
-        try:
-            answer = SOURCES[entry.slot.source].fill(view, entry)
-        except Exception as error:  # noqa: BLE001 - a source of a user's own may raise anything; the turn goes on
-            reason = f"source {entry.slot.source!r} failed: {type(error).__name__}: {error}"
-            answer = Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED)
-        if isinstance(answer, tuple):
-            items.extend(answer)
-        else:
-            items.append(answer)
+        items += ask(entry, view)
     return Filled(pace=run.pace, placement=run.placement, items=tuple(items))
 
 
+def fill_again(run: Run, view: StaticView | SessionView, ground: Ground) -> Filled:
+    """Fill a run that was filled before: what still holds stays the very same objects."""
+    kept = ground.memo.recall((run, view), Kept)
+    if kept.filled is None or kept.generation != ground.files.generation:
+        with ground.lock:
+            return refill(kept, run, view, ground.files)
+    return kept.filled
+
+
+def refill(kept: Kept, run: Run, view: StaticView | SessionView, files: Files) -> Filled:
+    """Ask again for every part whose files have changed."""
+    reader = view.files if isinstance(view, StaticView) else view.static.files
+    before = kept.parts or (None,) * len(run.entries)
+    parts = tuple(
+        part if part and part.holds(files) else Part(ask(entry, view), reader.take_traces())
+        for entry, part in zip(run.entries, before, strict=True)
+    )
+    filled = kept.filled
+    if filled is None or any(new is not old for new, old in zip(parts, before, strict=True)):
+        items = tuple(item for part in parts for item in part.items)
+        filled = Filled(pace=run.pace, placement=run.placement, items=items)
+    kept.parts, kept.filled, kept.generation = parts, filled, files.generation
+    return filled
+
+
+def ask(entry: Planned, view: View) -> tuple[Item, ...]:
+    """Ask the source of one entry, or pass on that the plan refused it."""
+    if entry.verdict is not None:
+        return refused(entry)
+    source = SOURCES[entry.slot.source]
+    try:
+        answer = source.fill(narrow(view, source.pace), entry)
+    except Exception as error:  # noqa: BLE001 - a source of a user's own may raise anything; the turn goes on
+        reason = f"source {entry.slot.source!r} failed: {type(error).__name__}: {error}"
+        answer = Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED)
+    return answer if isinstance(answer, tuple) else (answer,)
+
+
+def narrow(view: View, pace: Pace) -> View:
+    """Hand a source no more than its own pace may depend on, however fast its slot is."""
+    if pace is Pace.TURN or isinstance(view, StaticView):
+        return view
+    if pace is Pace.STATIC:
+        return view.static
+    return view.session if isinstance(view, TurnView) else view
+
+
 @lru_cache(maxsize=4_096)
-def refused(entry: Planned) -> Missing:
+def refused(entry: Planned) -> tuple[Item, ...]:
     """Pass on what the plan refused."""
-    return Missing(entry=entry, reason=entry.reason, verdict=entry.verdict or Verdict.ABSENT)
+    return (Missing(entry=entry, reason=entry.reason, verdict=entry.verdict or Verdict.ABSENT),)
 
 
-def observe(plan: Plan, turn: Turn, ground: Ground, conversation: int) -> tuple[StaticView, SessionView, TurnView]:
-    """Make the three views of a turn; the slower two are the same objects until something in them changes."""
+def observe(plan: Plan, turn: Turn, ground: Ground) -> SessionView:
+    """Make the two slower views of a turn; they are the same objects until something in them changes."""
     level = plan.clearance.level
     tools = turn.tools.allowed(level) if turn.tools else NO_TOOLS
-    base = (turn.agent, turn.model, level, tools, plan.blueprint, ground.files.generation)
-    static = ground.memo.recall(base, lambda: StaticView(**see_static(plan, turn, ground, tools)))
+    base = (turn.agent, turn.model, level, tools, plan.blueprint)
     place = (turn.user, turn.channel, turn.room, turn.situation, turn.session, turn.project, turn.directories)
     known = (turn.instructions, turn.client, turn.host, turn.sandbox)
-    seen = ground.memo.recall((static, place, known), lambda: see_session(static, turn, ground.config))
-    session = ground.memo.recall((static, place, known, "view"), lambda: SessionView(**seen))
-    left = static.beyond - plan.blueprint.budget.turn
-    return static, session, TurnView(**seen, **see_turn(turn, left - conversation))
+    return ground.memo.recall(
+        (base, place, known),
+        lambda: see_session(
+            ground.memo.recall(base, lambda: see_static(plan, turn, ground, tools)), turn, ground.config
+        ),
+    )
 
 
-def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset) -> dict[str, Any]:
+def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset) -> StaticView:
     """Collect what a static source may know."""
     meter = ground.measure(turn.model)
     budget = plan.blueprint.budget
-    return {
-        "agent": turn.agent,
-        "settings": ground.config.agents[turn.agent],
-        "clearance": plan.clearance.level,
-        "tools": tools,
-        "files": ground.files,
-        "stores": ground.config.stores,
-        "meter": meter,
-        "beyond": meter.facts.window - budget.reserve - budget.limit(meter.facts.window),
-    }
+    return StaticView(
+        agent=turn.agent,
+        settings=ground.config.agents[turn.agent],
+        clearance=plan.clearance.level,
+        tools=tools,
+        files=Reader(ground.files),
+        stores=ground.config.stores,
+        meter=meter,
+        beyond=meter.facts.window - budget.reserve - budget.limit(meter.facts.window),
+    )
 
 
-def see_session(static: StaticView, turn: Turn, config: Config) -> dict[str, Any]:
+def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
     """Collect what a session source may know."""
     person, room = config.users.get(turn.user), config.rooms.get(turn.room)
     own = turn.client.zone or (person.timezone if person else "")
-    return {
-        **{field.name: getattr(static, field.name) for field in fields(static)},
-        "user": turn.user,
-        "channel": turn.channel,
-        "room": turn.room,
-        "situation": turn.situation,
-        "session": turn.session,
-        "zone": (room.timezone if room else "") if turn.room else own,
-        "project": turn.project,
-        "directories": turn.directories,
-        "instructions": turn.instructions,
-        "client": turn.client,
-        "host": turn.host,
-        "sandbox": turn.sandbox,
-    }
+    return SessionView(
+        static=static,
+        user=turn.user,
+        channel=turn.channel,
+        room=turn.room,
+        situation=turn.situation,
+        session=turn.session,
+        zone=(room.timezone if room else "") if turn.room else own,
+        project=turn.project,
+        directories=turn.directories,
+        instructions=turn.instructions,
+        client=turn.client,
+        host=turn.host,
+        sandbox=turn.sandbox,
+    )
 
 
-def see_turn(turn: Turn, remaining: int) -> dict[str, Any]:
+def see_turn(session: SessionView, turn: Turn, remaining: int) -> TurnView:
     """Collect what only a turn source may know."""
-    return {
-        "now": turn.now or UNKNOWN_TIME,
-        "message": turn.message,
-        "task": turn.task,
-        "plan": turn.plan,
-        "background": turn.background,
-        "git": turn.git,
-        "remaining": remaining,
-    }
+    return TurnView(
+        session=session,
+        now=turn.now or UNKNOWN_TIME,
+        message=turn.message,
+        task=turn.task,
+        plan=turn.plan,
+        background=turn.background,
+        git=turn.git,
+        remaining=remaining,
+    )

@@ -8,19 +8,10 @@ from foreword.blueprint import Planned, Slot
 from foreword.words import Pace, Placement, Trust, Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Entry:
-    """One line of the memory menu."""
-
-    path: str
-    tokens: int
-    description: str
-
-    @property
-    def line(self) -> str:
-        """The line as the prompt shows it."""
-        tail = f" — {self.description}" if self.description else ""
-        return f"- {self.path} ({self.tokens:,} tok){tail}"
+def write_line(path: str, tokens: int, description: str) -> str:
+    """Write one line of the memory menu: what can be loaded, what that costs, and what it is."""
+    tail = f" — {description}" if description else ""
+    return f"- {path} ({tokens:,} tok){tail}"
 
 
 class Placed:
@@ -59,7 +50,7 @@ class Section(Placed):
     sha256: str = ""
     note: str = ""
     description: str = ""
-    entries: tuple[Entry, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -88,7 +88,7 @@ def read_identity(view: StaticView, entry: Planned) -> Item:
 @source("profile", Pace.SESSION)
 def read_profile(view: SessionView, entry: Planned) -> Item:
     """Give the fields and the body of the speaking person's own file."""
-    document, trouble = find_document(view, entry)
+    document, trouble = find_document(view.static, entry)
     return fields_and_body(entry, document, PROFILE) if document else missing(entry, trouble)
 
 
@@ -102,7 +102,7 @@ def read_instructions(view: SessionView, entry: Planned) -> Item:
 @source("channel", Pace.SESSION)
 def read_channel(view: SessionView, entry: Planned) -> Item:
     """Say where the reply goes, and how it should look there; an unknown channel is treated like the web."""
-    document, trouble = find_document(view, entry)
+    document, trouble = find_document(view.static, entry)
     head = f"You are speaking on {one_line(view.channel)}."
     if document:
         return section_of(entry, document, text=f"{head}\n{document.body}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from foreword.config.schema import Agent, Store
-from foreword.sources.files import Files
+from foreword.sources.trace import Reader
 from foreword.tokens import Meter
 from foreword.turn import Client, Git, Host, Sandbox, Task, Toolset
 from foreword.words import Delivery, Trust
@@ -19,7 +19,7 @@ class StaticView:
     settings: Agent
     clearance: Trust
     tools: Toolset
-    files: Files
+    files: Reader
     stores: Mapping[str, Store]
     meter: Meter
     beyond: int
@@ -27,9 +27,10 @@ class StaticView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SessionView(StaticView):
+class SessionView:
     """Also the person, the channel, the room and the situation."""
 
+    static: StaticView
     user: str
     channel: str
     room: str
@@ -45,9 +46,10 @@ class SessionView(StaticView):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TurnView(SessionView):
+class TurnView:
     """Also the clock, the message, the task and the state of the moment."""
 
+    session: SessionView
     now: datetime
     message: str
     task: Task | None
@@ -55,3 +57,11 @@ class TurnView(SessionView):
     background: Delivery | None
     git: Git | None
     remaining: int
+
+    @property
+    def static(self) -> StaticView:
+        """What a static source may know."""
+        return self.session.static
+
+
+View = StaticView | SessionView | TurnView

@@ -9,9 +9,8 @@ from typing import Protocol
 from foreword.tokens.models import ModelFacts
 from foreword.words import Vocabulary
 
-SHORT = 200  # counting so few characters takes about as long as looking them up
 LASTING = 400  # texts from this length are worth a row on disk
-KEPT = 20_000  # counted texts remembered per vocabulary
+KEPT = 10_000  # counted texts that are remembered
 
 
 class Shelf(Protocol):
@@ -30,19 +29,19 @@ class Counter:
     def __init__(self, vocabulary: Vocabulary, shelf: Shelf | None = None) -> None:
         self._vocabulary = vocabulary
         self._shelf = shelf
-        self._memory: dict[str, int] = {}
+        self._long: dict[str, int] = {}
+        self._short: dict[str, int] = {}
         self._stored: dict[bytes, int] | None = None
         self._fresh: dict[bytes, int] = {}
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text."""
-        if len(text) <= SHORT:
-            return encoder(self._vocabulary)(text)
-        known = self._memory.get(text)
+        memory = self._long if len(text) >= LASTING else self._short
+        known = memory.get(text)
         if known is None:
-            if len(self._memory) >= KEPT:
-                self._memory.clear()
-            known = self._memory[text] = self._look_up(text) if len(text) >= LASTING else self._encode(text)
+            if len(memory) >= KEPT:
+                memory.clear()
+            known = memory[text] = self._look_up(text) if len(text) >= LASTING else self._encode(text)
         return known
 
     def save(self) -> None:

@@ -1,0 +1,139 @@
+"""`foreword blueprints`: the blueprints there are, or one of them as a table."""
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from foreword.cli.command import Command
+from foreword.cli.output import count, make_plain, print_foot, print_json
+from foreword.cli.place import find_folder, open_here, see_from_here
+from foreword.errors import ConfigError, UnknownName
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from foreword.blueprint import Blueprint, Slot
+    from foreword.blueprint.slot import Budget
+    from foreword.workspace import Workspace
+
+HEADS = ("order", "slot", "source", "pace", "trust", "tier", "placement", "modes")
+SHORT_HEADS = ("", "slot", "pace", "trust", "tier", "place", "modes")
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the name of one blueprint."""
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the blueprint to print; all are listed if left out")
+
+
+def run(args: Namespace) -> int:
+    """List the blueprints, or print one."""
+    workspace = open_here(args) if find_folder(args) is not None else None
+    if args.name is not None:
+        print_blueprint(read(workspace, args.name), as_json=args.json)
+        return 0
+    listed = {name: describe(workspace, name) for name in list_names(workspace)}
+    if args.json:
+        print_json([{"name": name, "description": description} for name, description in listed.items()])
+        return 0
+    width = max(map(len, listed))
+    for name, description in listed.items():
+        print(f"{name:{width}}  {description}")
+    return 0
+
+
+def list_names(workspace: "Workspace | None") -> tuple[str, ...]:
+    """Name the blueprints that ship with Foreword, and those of the workspace."""
+    from foreword.workspace import list_shipped
+
+    return workspace.blueprint_names() if workspace else list_shipped()
+
+
+def read(workspace: "Workspace | None", name: str) -> "Blueprint":
+    """Read a blueprint; without a workspace, one that ships with Foreword."""
+    if workspace:
+        try:
+            return workspace.blueprint(name)
+        except ConfigError as error:
+            raise see_from_here(error, workspace.files.root) from None
+    from foreword.blueprint import load
+    from foreword.sources import SOURCES
+    from foreword.workspace import list_shipped, read_shipped
+
+    text = read_shipped(name)
+    if text is None:
+        raise UnknownName("blueprint", name, list_shipped())
+    return load(text, f"blueprints/{name}.yaml", {source.name: source.pace for source in SOURCES.values()})
+
+
+def describe(workspace: "Workspace | None", name: str) -> str:
+    """Say what a blueprint is for, or that it cannot be used."""
+    try:
+        return read(workspace, name).description
+    except ConfigError as error:
+        return f"(cannot be used: {count(len(error.faults), 'fault')}; see: foreword blueprints {name})"
+
+
+def print_blueprint(blueprint: "Blueprint", *, as_json: bool) -> None:
+    """Print one blueprint with its budget."""
+    if as_json:
+        print_json(make_plain(blueprint))
+        return
+    from foreword.cli.table import NARROW, draw_with_notes, find_width
+
+    width = find_width()
+    narrow = width < NARROW
+    notes = [f"{slot.source} {find_origin(slot)}" if narrow else find_origin(slot) for slot in blueprint.slots]
+    print(f"{blueprint.name}: {blueprint.description}\n")
+    draw_with_notes(make_rows(blueprint, narrow=narrow), ["source" if narrow else "file", *notes], width)
+    if narrow:
+        print("\n modes: f full, m minimal, n none")
+    print_foot(show_budget(blueprint.budget), width)
+
+
+def make_rows(blueprint: "Blueprint", *, narrow: bool) -> "Table":
+    """Make the table of a blueprint: one row per slot, coloured by its pace."""
+    from foreword.cli.table import PACES, cell, make_table
+
+    heads = SHORT_HEADS if narrow else HEADS
+    table = make_table(*heads, right=heads[:1], narrow=narrow)
+    for order, slot in enumerate(blueprint.slots, 1):
+        pace = PACES[str(slot.pace)]
+        modes = [str(mode) for mode in slot.modes]
+        table.add_row(
+            cell(str(order)),
+            cell(slot.id, pace),
+            *([] if narrow else [cell(slot.source)]),
+            cell(str(slot.pace), pace),
+            cell(str(slot.trust)),
+            cell(slot.tier),
+            cell(str(slot.placement)),
+            cell("".join(mode[0] for mode in modes) if narrow else " ".join(modes)),
+        )
+    return table
+
+
+def find_origin(slot: "Slot") -> str:
+    """Name where the text of a slot comes from, if it is a file, a folder or a built-in text."""
+    if slot.file or slot.folder:
+        return slot.file or f"{slot.folder}/"
+    return f"built-in {slot.text}" if slot.text else ""
+
+
+def show_budget(budget: "Budget") -> str:
+    """Show the rules of a budget in one line."""
+    tiers = ", ".join(f"{name} {share:.0%}".replace("%", " %") for name, share in budget.tiers.items())
+    share = f"{budget.window_share:.0%}".replace("%", " %")
+    return (
+        f"system {budget.system:,} tokens or {share} of the window · turn {budget.turn:,} · reserve {budget.reserve:,}"
+        f" · {budget.fitting} tiers: {tiers}"
+    )
+
+
+COMMAND = Command(
+    name="blueprints",
+    arguments="[NAME]",
+    summary="list the blueprints, or print one",
+    description="List the blueprints with what they are for, or print the slots of one of them in order.",
+    examples=("foreword blueprints", "foreword blueprints default", "foreword blueprints coop --json"),
+    add_options=add_options,
+    run=run,
+)

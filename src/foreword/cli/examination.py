@@ -1,0 +1,170 @@
+"""Examining a workspace: its configuration, its state, its agents, its keys and its files."""
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from foreword.cli.checks import Check, accept, doubt, refuse
+from foreword.cli.output import count
+from foreword.cli.place import open_folder
+from foreword.config.environment import Secrets
+from foreword.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from foreword.workspace import Workspace
+
+# The variables that hold the key of a provider, any of which will do.
+KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "google-gla": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openai-chat": ("OPENAI_API_KEY",),
+    "openai-responses": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "x-ai": ("XAI_API_KEY",),
+    "xai": ("XAI_API_KEY",),
+}
+FOLDERS = ("agents", "users", "channels", "prompts", "rules", "skills", "groups", "memory")
+
+
+def examine(folder: str | None) -> Iterator[Check]:
+    """Check everything about a workspace."""
+    if folder is None:
+        yield doubt("workspace", "there is none here or in a folder above", "make one with: foreword init")
+        return
+    try:
+        workspace = open_folder(folder)
+    except ConfigError as error:
+        for fault in error.faults:
+            line = "" if fault.line is None else f":{fault.line}"
+            yield refuse("configuration", f"{fault.file}{line}: {fault.message}", fault.remedy)
+        return
+    except InputError as error:
+        yield refuse("workspace", str(error))
+        return
+    yield accept("workspace", workspace.files.root)
+    yield accept("configuration", "no faults")
+    yield check_state(os.path.join(workspace.files.root, ".foreword"))
+    yield from check_agents(workspace)
+    yield from check_zones(workspace)
+    yield from check_files(workspace)
+
+
+def check_state(folder: str) -> Check:
+    """Check that state can be kept."""
+    nearest = folder if os.path.lexists(folder) else os.path.dirname(folder)
+    if os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK):
+        return accept("state", f"{folder} can be written")
+    return doubt("state", f"{folder} cannot be written, so every start counts all tokens again", "give it to yourself")
+
+
+def check_agents(workspace: "Workspace") -> Iterator[Check]:
+    """Check each agent's blueprint, model and key."""
+    secrets = Secrets(environ=dict(os.environ), dotenv={})
+    for check in read_secrets(workspace.files.root):
+        if isinstance(check, Secrets):
+            secrets = check
+        else:
+            yield check
+    for name, agent in workspace.config.agents.items():
+        subject = f"agent {name}"
+        try:
+            workspace.blueprint(agent.blueprint)
+        except ConfigError as error:
+            yield from (refuse(subject, str(fault)) for fault in error.faults)
+        except InputError as error:
+            yield refuse(subject, str(error))
+        yield check_model(subject, agent.model, workspace)
+        yield from check_key(subject, agent.model.partition(":")[0] if ":" in agent.model else "", secrets)
+
+
+def check_model(subject: str, model: str, workspace: "Workspace") -> Check:
+    """Check that something is known about an agent's model."""
+    if not model:
+        return doubt(subject, "names no model", "write it as model: provider:name, or give --model each time")
+    assumed = workspace.ground.measure(model).facts.assumed
+    if assumed:
+        return doubt(subject, assumed, "say what it has under models in foreword.yaml")
+    return accept(subject, f"model {model}")
+
+
+def check_key(subject: str, provider: str, secrets: Secrets) -> Iterator[Check]:
+    """Check that there is a key for the provider, and say where it comes from."""
+    names = KEYS.get(provider, ())
+    found = next((name for name in names if secrets.get(name)), None)
+    if found:
+        yield accept(subject, f"{found} is set ({secrets.origin(found)})")
+    elif names:
+        yield doubt(
+            subject, f"there is no {' or '.join(names)}", "set it in the environment or in .env before it speaks"
+        )
+
+
+def read_secrets(root: str) -> Iterator[Check | Secrets]:
+    """Read the `.env` of a workspace beside the environment, and check who else can."""
+    path = os.path.join(root, ".env")
+    if not os.path.lexists(path):
+        yield Secrets(environ=dict(os.environ), dotenv={})
+        return
+    try:
+        with open(path, encoding="utf-8") as file:
+            if os.name == "posix" and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                yield doubt(".env", "others on this machine can read it", f"close it with: chmod 600 {path}")
+            yield Secrets.read(file.read(), os.environ)
+    except ConfigError as error:
+        yield from (refuse(".env", str(fault), "write it as NAME=value") for fault in error.faults)
+    except UnicodeDecodeError:
+        yield refuse(".env", "is not UTF-8", "save it as UTF-8")
+    except OSError as error:
+        yield refuse(".env", f"cannot be read: {error.strerror}")
+
+
+def check_zones(workspace: "Workspace") -> Iterator[Check]:
+    """Check that the time zones of people and rooms exist."""
+    from zoneinfo import ZoneInfo
+
+    zones = {f"user {name}": user.timezone for name, user in workspace.config.users.items()}
+    zones |= {f"room {name}": room.timezone for name, room in workspace.config.rooms.items()}
+    for subject, zone in zones.items():
+        try:
+            if zone:
+                ZoneInfo(zone)
+        except (KeyError, ValueError, OSError):
+            yield doubt(subject, f"time zone {zone!r} is not known, so UTC is used", "write it as Europe/Paris")
+
+
+def check_files(workspace: "Workspace") -> Iterator[Check]:
+    """Check that every file a prompt could use can be read."""
+    from foreword.sources.document import Document, Trouble
+
+    read = 0
+    for path in sorted(list_files(workspace)):
+        found = workspace.files.read(path)
+        read += isinstance(found, Document)
+        if isinstance(found, Trouble):
+            yield refuse(path, found.reason)
+        elif found and found.note:
+            yield doubt(path, found.note)
+    yield accept("files", f"{count(read, 'file')} can be read")
+
+
+def list_files(workspace: "Workspace") -> set[str]:
+    """List the files that a slot, the configuration or a folder may bring into a prompt."""
+    config = workspace.config
+    paths = {file.path for file in config.prompt.files}
+    paths |= {situation.prompt_overlay for situation in config.situations.values() if situation.prompt_overlay}
+    for agent in config.agents.values():
+        try:
+            slots = workspace.blueprint(agent.blueprint).slots
+        except InputError:
+            continue  # reported with the agent
+        paths |= {slot.file for slot in slots if slot.file and "{" not in slot.file}
+    for folder in FOLDERS:
+        paths |= set(workspace.files.list(folder))
+    return paths

@@ -1,0 +1,152 @@
+"""`foreword init`: a new workspace that explains itself."""
+
+import os
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping
+
+from foreword.cli.command import Command
+from foreword.cli.output import print_json, warn
+from foreword.errors import InputError
+
+NOBODY = "me"
+MODEL = "anthropic:claude-sonnet-5"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# What YAML would not take for a text, though it is a name.
+BARE = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z][A-Za-z0-9._-]*", re.IGNORECASE)
+FILES = (
+    "foreword.yaml",
+    "SOUL.md",
+    "IDENTITY.md",
+    "AGENTS.md",
+    "USER.md",
+    "memory/private/NOTES.md",
+    "memory/shared/HOME.md",
+    "memory/social/PEOPLE.md",
+    ".gitignore",
+)
+SCHEMA = ".foreword/schema.json"
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add where the workspace goes, and the names in it."""
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="the folder, made if need be; else the current one")
+    parser.add_argument("--owner", metavar="NAME", help="the user it belongs to; else your name on this machine")
+    parser.add_argument("--agent", metavar="NAME", default="assistant", help="the agent's name; else assistant")
+    parser.add_argument("--model", metavar="NAME", default=MODEL, help=f"the agent's model; else {MODEL}")
+
+
+def run(args: Namespace) -> int:
+    """Make a workspace where there is none, and nothing where there is anything of it."""
+    from foreword.tokens import find
+
+    folder = args.folder or args.workspace or "."
+    texts = fill_templates(args)
+    refuse_existing(folder, texts)
+    for path, text in texts.items():
+        place = os.path.join(folder, path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "x", encoding="utf-8") as file:
+            file.write(text)
+    if assumed := find(args.model, {}).assumed:
+        warn(assumed)
+    if args.json:
+        print_json({"workspace": os.path.abspath(folder), "created": list(texts)})
+    else:
+        print_next(folder, texts)
+    return 0
+
+
+def fill_templates(args: Namespace) -> dict[str, str]:
+    """Fill the names into the templates, and check that what comes out is a configuration."""
+    import json
+    from importlib.resources import files
+    from string import Template
+
+    from foreword.config import Config, load
+    from foreword.config.jsonschema import describe
+    from foreword.facts import find_zone
+
+    owner = judge("--owner", args.owner) if args.owner is not None else find_owner(os.environ)
+    agent = judge("--agent", args.agent)
+    names = {
+        "owner": quote(owner),
+        "agent": quote(agent),
+        "model": json.dumps(args.model, ensure_ascii=False),
+        "zone": find_zone(),
+        "owner_name": json.dumps("the owner" if owner == NOBODY else owner.capitalize()),
+        "agent_name": json.dumps(agent.capitalize()),
+    }
+    folder = files("foreword") / "data" / "init"
+    texts = {
+        # A .gitignore among our own files would be obeyed by our own tools.
+        path: Template((folder / path.lstrip(".")).read_text(encoding="utf-8")).substitute(names)
+        for path in FILES
+    }
+    load(texts["foreword.yaml"])
+    return {**texts, SCHEMA: json.dumps(describe(Config), indent=2, ensure_ascii=False) + "\n"}
+
+
+def judge(option: str, name: str) -> str:
+    """Take a name that can be that of a folder, or refuse it."""
+    if not NAME.fullmatch(name) or ".." in name:
+        raise InputError(
+            f"{option} {name!r} is not a usable name; use letters, digits and ._-, a letter or digit first"
+        )
+    return name
+
+
+def quote(name: str) -> str:
+    """Write a name so that YAML reads it as a text."""
+    return name if BARE.fullmatch(name) else f'"{name}"'
+
+
+def find_owner(environ: Mapping[str, str]) -> str:
+    """Find the name that the person has on this machine, if it can be used."""
+    for variable in ("USER", "LOGNAME", "USERNAME"):
+        name = environ.get(variable, "").lower()
+        if NAME.fullmatch(name) and ".." not in name and name != "root":
+            return name
+    return NOBODY
+
+
+def refuse_existing(folder: str, texts: dict[str, str]) -> None:
+    """Refuse to touch a folder in which any of the files exists already."""
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise InputError(f"{folder} exists and is no folder")
+    existing = [path for path in texts if os.path.lexists(os.path.join(folder, path))]
+    if existing:
+        listed = "".join(f"\n  {path}" for path in existing)
+        raise InputError(f"nothing was made; choose another folder, or move what exists in this one:{listed}")
+
+
+def print_next(folder: str, texts: dict[str, str]) -> None:
+    """Print what was made and what to do with it."""
+    print(f"made a workspace in {os.path.abspath(folder)}:\n")
+    for path in texts:
+        print(f"  {path}")
+    print("\nnext:\n")
+    here = "" if os.path.realpath(folder) == os.path.realpath(".") else f" -w {folder}"
+    for line, why in list_steps(here):
+        print(f"  {line:{len(here) + 34}}  {why}".rstrip())
+
+
+def list_steps(here: str) -> Iterator[tuple[str, str]]:
+    """List what to do next, and why."""
+    yield "edit SOUL.md, IDENTITY.md, AGENTS.md and USER.md, in your own words", ""
+    yield f"foreword{here} explain", "what the agent is told, slot by slot"
+    yield f"foreword{here} explain --user stranger", "what somebody unknown would get"
+    yield f"foreword{here} build", "the prompt itself"
+    yield f"foreword{here} doctor", "whether keys and models are in place"
+
+
+COMMAND = Command(
+    name="init",
+    arguments="[DIR]",
+    summary="make a new workspace",
+    description="Make a new workspace: a configuration, the files of a character, and a memory. Nothing that exists is "
+    "overwritten.",
+    examples=("foreword init assistant", "foreword init --owner alice --agent reid --model openai:gpt-5.4"),
+    add_options=add_options,
+    run=run,
+)

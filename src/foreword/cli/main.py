@@ -1,0 +1,67 @@
+"""The entry of the command line: one command is run, and every failure becomes one message and an exit code."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from foreword.cli.output import complain
+from foreword.cli.parser import parse
+from foreword.errors import BudgetError, ConfigError, ForewordError, InputError
+
+NO_FIT = 1
+BAD_INPUT = 2
+INTERRUPTED = 130  # 128 and the number of the signal, as shells count
+PIPE_CLOSED = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name and return its exit code; nothing a user can cause is a traceback."""
+    speak_utf8()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+    except SystemExit as done:
+        # argparse leaves this way after --help and --version.
+        return int(done.code or 0)
+    except BrokenPipeError:
+        # What reads our output has gone; at exit, Python would try to flush once more and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (ForewordError, OSError) as error:
+        complain(describe(error))
+        return NO_FIT if isinstance(error, BudgetError) else BAD_INPUT
+    return code
+
+
+def describe(error: ForewordError | OSError) -> str:
+    """Say in one message what went wrong; a configuration's faults have a line each."""
+    if isinstance(error, ConfigError) and len(error.faults) > 1:
+        return f"{len(error.faults)} faults:\n{error}"
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse the arguments and run their command."""
+    for argument in arguments:
+        if not is_utf8(argument):
+            raise InputError(f"the argument {argument!a} is not UTF-8")
+    args = parse(arguments)
+    code: int = args.run(args)
+    return code
+
+
+def is_utf8(text: str) -> bool:
+    """Tell whether a text can be written as UTF-8, which bytes smuggled in as surrogates cannot."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def speak_utf8() -> None:
+    """Write UTF-8 wherever the output goes, so that a prompt has the same bytes in every locale."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -1,0 +1,138 @@
+"""Parsing: the parsers of all commands, and a nearest valid name for whatever is mistyped."""
+
+import argparse
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from foreword import __version__
+from foreword.cli import blueprints, build, diff, doctor, explain, init, lint
+from foreword.cli.command import Command
+from foreword.errors import InputError, suggest
+
+COMMANDS: tuple[Command, ...] = (
+    build.COMMAND,
+    explain.COMMAND,
+    diff.COMMAND,
+    lint.COMMAND,
+    init.COMMAND,
+    blueprints.COMMAND,
+    doctor.COMMAND,
+)
+DESCRIPTION = "Foreword decides what an agent is told before it speaks, and explains every byte of it."
+EXAMPLES = (
+    "foreword init assistant                      make a workspace",
+    "foreword -w assistant explain                what its agent would be told, and why",
+    "foreword -w assistant build --user bob       the prompt itself, for somebody else",
+    "foreword COMMAND --help                      the options of a command",
+)
+
+
+class Parser(ArgumentParser):
+    """A parser that raises what it has to say, and offers the nearest valid name."""
+
+    @property
+    def arguments(self) -> list[argparse.Action]:
+        """Everything that can be given, in order."""
+        return self._actions
+
+    @property
+    def options(self) -> list[str]:
+        """The options by name, each in its long form if it has one."""
+        return [max(action.option_strings, key=len) for action in self._actions if action.option_strings]
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse what was typed."""
+        raise InputError(f"{message}\nsee: {self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        # argparse has no public place between a wrong choice and its own message.
+        if action.choices is not None and value not in action.choices:
+            what = f"unknown value {value!r} for {max(action.option_strings, key=len)}" if action.option_strings else ""
+            self.error((what or f"unknown command {value!r}") + suggest(str(value), list(action.choices)))
+
+
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Parse what was typed, or raise InputError with the nearest valid name."""
+    parser, commands = make_parsers()
+    refuse_unknown(parser, list_leading(arguments))
+    args, extra = parser.parse_known_args(arguments)
+    chosen = commands.get(args.command, parser)
+    refuse_unknown(chosen, [argument for argument in extra if argument.startswith("-") and argument != "-"])
+    if extra:
+        chosen.error(f"unexpected argument {extra[0]!r}")
+    if args.command is None:
+        raise InputError(f"which command? There is {', '.join(commands)}\nsee: foreword --help")
+    return args
+
+
+def make_parsers() -> tuple[Parser, Mapping[str, Parser]]:
+    """Make the parser of `foreword` itself and those of its commands."""
+    parser = Parser(prog="foreword", usage="foreword [-w DIR] COMMAND [options]", **shape(DESCRIPTION, EXAMPLES))
+    add_globals(parser, default=None)
+    parser.add_argument("--version", action="version", version=f"foreword {__version__}", help="show the version")
+    parser.set_defaults(json=False)
+    below = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
+    made: dict[str, Parser] = {}
+    for command in COMMANDS:
+        each = below.add_parser(
+            command.name,
+            usage=f"foreword {command.name} [options] {command.arguments}".rstrip(),
+            help=command.summary,
+            **shape(command.description, command.examples),
+        )
+        command.add_options(each)
+        # Suppressed, so that an option given before the command is not reset by its absence after it.
+        add_globals(each, default=argparse.SUPPRESS)
+        each.set_defaults(run=command.run)
+        made[command.name] = each
+    return parser, made
+
+
+def shape(description: str, examples: Sequence[str]) -> dict[str, Any]:
+    """Choose how a parser reads, and how its help begins and ends."""
+    from textwrap import fill
+
+    return {
+        # The formatter that keeps the lines of the examples keeps those of the description, too.
+        "description": fill(description, 78),
+        "epilog": "examples:\n" + "\n".join(f"  {example}" for example in examples),
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
+
+
+def add_globals(parser: ArgumentParser, default: str | None) -> None:
+    """Add the options that may stand before or after the command."""
+    group = parser.add_argument_group("everywhere")
+    group.add_argument(
+        "-w",
+        "--workspace",
+        metavar="DIR",
+        default=default,
+        help="the workspace; else the nearest folder upwards that has a foreword.yaml",
+    )
+    group.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
+
+
+def list_leading(arguments: Sequence[str]) -> list[str]:
+    """List the long options before the command, where the value of a mistyped one would be taken for the command."""
+    leading: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if not argument.startswith("-"):
+            break
+        if argument in ("-w", "--workspace"):
+            next(rest, None)
+        elif argument.startswith("--"):
+            leading.append(argument)
+    return leading
+
+
+def refuse_unknown(parser: Parser, options: Sequence[str]) -> None:
+    """Refuse the first option that this parser does not have."""
+    known = [name for action in parser.arguments for name in action.option_strings]
+    for option in options:
+        name = option.partition("=")[0]
+        if name not in known:
+            parser.error(f"unknown option {name}{suggest(name, parser.options)}")

@@ -1,0 +1,156 @@
+"""The turn that a command line asks for: at the shell one acts as the owner, in a private chat."""
+
+import os
+from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from foreword.cli.output import warn
+from foreword.cli.place import open_here, see_from_here
+from foreword.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from foreword.assembly import Assembly
+    from foreword.config import Config
+    from foreword.turn import Toolset, Turn
+    from foreword.workspace import Workspace
+
+# The words of foreword.words, written out: importing it for a help text would cost every start.
+DELIVERIES = ("always", "as_needed", "never")
+MODES = ("full", "minimal", "none")
+
+
+def add_turn_options(parser: ArgumentParser) -> None:
+    """Add the options that describe a turn."""
+    who = parser.add_argument_group("who and where")
+    who.add_argument("--agent", metavar="NAME", default="", help="the agent; else the first one of the configuration")
+    who.add_argument("--user", metavar="NAME", help="the person who speaks; else the owner of the workspace")
+    who.add_argument("--channel", metavar="NAME", default="terminal", help="the channel; else terminal")
+    who.add_argument("--room", metavar="NAME", default="", help="the room, where several people read the reply")
+    who.add_argument("--situation", metavar="NAME", help="the situation; else that of the room, else dm")
+    who.add_argument("--session", metavar="ID", default="", help="the session that the turn belongs to")
+    what = parser.add_argument_group("what and when")
+    what.add_argument("--message", metavar="TEXT", default="", help="what the person says")
+    what.add_argument("--history", metavar="FILE", help="the conversation so far: a JSON list of {role, text}")
+    what.add_argument("--instructions", metavar="FILE", help="the person's standing instructions, as a text")
+    what.add_argument("--project", metavar="DIR", help="the folder of the project that is open")
+    what.add_argument(
+        "--task",
+        metavar="FILE",
+        help="the task of the session: JSON or YAML with id, title, description, status, steps",
+    )
+    what.add_argument("--plan", action="store_true", help="plan mode is on")
+    what.add_argument("--background", choices=DELIVERIES, help="nobody is waiting; when the reply is delivered")
+    what.add_argument("--now", metavar="TIME", help="the time, such as 2026-11-15T08:30; else the clock")
+    how = parser.add_argument_group("how")
+    how.add_argument("--blueprint", metavar="NAME", default="", help="the blueprint; else that of the agent")
+    how.add_argument("--model", metavar="NAME", default="", help="the model as provider:name; else that of the agent")
+    how.add_argument("--mode", choices=MODES, help="how much of the blueprint; else by the model")
+    how.add_argument(
+        "--tools",
+        metavar="FILE",
+        help="tools beside the built-in ones: JSON list of {name, description, parameters, …}",
+    )
+
+
+def assemble(args: Namespace) -> "tuple[Workspace, Assembly]":
+    """Assemble the turn that the arguments ask for, and warn about what is unknown in it."""
+    workspace = open_here(args)
+    try:
+        assembly = workspace.assemble(make_turn(args, workspace.config))
+    except ConfigError as error:
+        raise see_from_here(error, workspace.files.root) from None
+    workspace.close()
+    for warning in assembly.clearance.warnings:
+        warn(warning)
+    if assumed := assembly.terms.meter.facts.assumed:
+        warn(assumed)
+    if workspace.fault:
+        warn(f"the configuration was changed and is not valid, so the old one is used:\n{workspace.fault}")
+    return workspace, assembly
+
+
+def make_turn(args: Namespace, config: "Config") -> "Turn":
+    """Make the turn that the arguments describe, with the facts of this machine."""
+    from foreword.cli import files
+    from foreword.facts import find_git, find_host
+    from foreword.turn import Turn
+    from foreword.words import Delivery, Mode
+
+    user = config.owner if args.user is None else args.user
+    project = find_project(args.project)
+    return Turn(
+        agent=args.agent,
+        user=user,
+        channel=args.channel,
+        room=args.room,
+        situation=find_situation(args, config),
+        session=args.session,
+        message=args.message,
+        history=files.read_history(args.history) if args.history else (),
+        project=project,
+        instructions=files.read_text(args.instructions) if args.instructions else "",
+        task=files.read_task(args.task) if args.task else None,
+        plan=args.plan,
+        background=Delivery(args.background) if args.background else None,
+        mode=Mode(args.mode) if args.mode else None,
+        tools=find_tools(args.tools),
+        host=find_host(),
+        git=find_git(project) if project else None,
+        blueprint=args.blueprint,
+        model=args.model,
+        now=parse_time(args.now, find_zone(user, config)) if args.now is not None else None,
+    )
+
+
+def find_situation(args: Namespace, config: "Config") -> str:
+    """Find the situation: the one that was named, that of the room, or a private chat."""
+    if args.situation is not None:
+        return str(args.situation)
+    if args.room:
+        room = config.rooms.get(args.room)
+        return room.situation if room else "group"
+    return "dm"
+
+
+def find_project(path: str | None) -> str:
+    """Find the project's folder by its whole path."""
+    if path is None:
+        return ""
+    place = os.path.abspath(os.path.expanduser(path))
+    if not os.path.isdir(place):
+        raise InputError(f"--project {path} is no folder")
+    return place
+
+
+def find_tools(path: str | None) -> "Toolset | None":
+    """Find the tools of the turn: the built-in ones, and those of a file."""
+    if path is None:
+        return None
+    from foreword.cli import files
+    from foreword.tools import READING
+    from foreword.turn import Toolset
+
+    return Toolset([*READING.tools, *files.read_tools(path)])
+
+
+def find_zone(user: str, config: "Config") -> tzinfo:
+    """Find the zone in which a person's times are meant."""
+    person = config.users.get(user)
+    try:
+        return ZoneInfo(person.timezone) if person and person.timezone else UTC
+    except (KeyError, ValueError, OSError):
+        return UTC
+
+
+def parse_time(text: str, zone: tzinfo) -> datetime:
+    """Parse a time; one without a zone is meant in the given one."""
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        # At the ends of the calendar there is no other zone to show the moment in.
+        _ = moment.astimezone(UTC) - timedelta(days=1), moment.astimezone(UTC) + timedelta(days=1)
+    except (ValueError, OverflowError):
+        raise InputError(f"--now {text!r} is no time; write it as 2026-11-15T08:30 or 2026-11-15T08:30+01:00") from None
+    return moment

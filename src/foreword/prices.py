@@ -1,0 +1,110 @@
+"""What a prompt costs: prices per token, and the estimate of a turn with a warm cache and a cold one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import Any
+
+from foreword.assembly import Assembly
+from foreword.config.schema import ModelOverride
+from foreword.words import Pace
+
+MILLION = 1_000_000
+MARKED = ("", "anthropic")  # providers whose cache ends at our marks; elsewhere any equal prefix counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a price depends on beside the model: how large the request is, and when it is made."""
+
+    tokens: int = 0
+    now: datetime | None = None
+
+
+ANY = Request()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """US dollars for one token; where a provider has no price for its cache, that of plain input stands."""
+
+    input: float
+    cache_read: float
+    cache_write: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """US dollars for the input of one turn."""
+
+    warm_usd: float
+    """The stable prefix is read from the cache."""
+    cold_usd: float
+    """The stable prefix is written to it."""
+
+
+def find_prices(model: str, overrides: Mapping[str, ModelOverride], request: Request = ANY) -> Prices | None:
+    """Find the prices of a model, the user's own first, or None where nobody knows them."""
+    override = overrides.get(model) or overrides.get(model.rpartition(":")[2]) or ModelOverride()
+    given = (override.input_usd, override.cache_read_usd, override.cache_write_usd)
+    known = (None, None, None) if None not in given else look_up(model, request)
+    plain, read, write = (ours if ours is not None else theirs for ours, theirs in zip(given, known, strict=True))
+    if plain is None:
+        return None
+    return Prices(
+        input=plain / MILLION,
+        cache_read=(plain if read is None else read) / MILLION,
+        cache_write=(plain if write is None else write) / MILLION,
+    )
+
+
+def look_up(model: str, request: Request) -> tuple[float | None, float | None, float | None]:
+    """Look the prices of a million tokens up in the table of genai-prices, which needs no network."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    provider, _, name = model.rpartition(":") if ":" in model else ("", "", model)
+    if not name:
+        return None, None, None
+    try:
+        _, facts = get_snapshot().find_provider_model(name, None, provider.partition(":")[0] or None, None)
+    except LookupError:
+        return None, None, None
+    prices = facts.get_prices(request.now or datetime.now(UTC))
+    values = (prices.input_mtok, prices.cache_read_mtok, prices.cache_write_mtok)
+    plain, read, write = (choose_tier(value, request.tokens) for value in values)
+    return plain, read, write
+
+
+def choose_tier(price: Any, tokens: int) -> float | None:
+    """Choose the price that holds for a request of this size; beyond a threshold all of its tokens pay the tier's."""
+    if price is None or not hasattr(price, "tiers"):
+        return None if price is None else float(price)
+    reached = [tier.price for tier in price.tiers if tokens > tier.start]
+    return float(reached[-1] if reached else price.base)
+
+
+def estimate(assembly: Assembly, prices: Prices) -> Estimate:
+    """Estimate what the input of a turn costs, with its stable prefix in the cache and without."""
+    prefix = measure_prefix(assembly)
+    rest = (assembly.used - prefix + assembly.conversation) * prices.input
+    return Estimate(warm_usd=prefix * prices.cache_read + rest, cold_usd=prefix * prices.cache_write + rest)
+
+
+def measure_prefix(assembly: Assembly) -> int:
+    """Count the tokens of the prefix that the provider caches: tool schemas, and the leading stable blocks."""
+    facts = assembly.terms.meter.facts
+    pairs = zip(assembly.prompt.blocks, assembly.marks, strict=True)
+    leading = list(takewhile(lambda pair: pair[0].pace is not Pace.TURN, pairs))
+    if facts.provider in MARKED:
+        while leading and leading[-1][1] is None:
+            leading.pop()
+        if not leading:
+            return 0
+    tokens = assembly.fit.tool_tokens + sum(block.tokens for block, _ in leading)
+    return tokens if tokens >= facts.cache_minimum else 0
+
+
+def show_usd(amount: float) -> str:
+    """Show a small amount of money; one that would round to nothing is named as such."""
+    return f"${amount:,.4f}" if amount == 0 or amount >= 0.00005 else "under $0.0001"

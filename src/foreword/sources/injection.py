@@ -1,0 +1,214 @@
+"""Finds what tries to command the agent: phrases of known attacks, and characters that hide text from people."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from foreword.words import Word
+
+
+class Kind(Word):
+    """What a passage tries to do, or how it hides."""
+
+    INSTRUCTION_OVERRIDE = "instruction_override"
+    SECRETS_EXFILTRATION = "secrets_exfiltration"
+    SAFETY_BYPASS = "safety_bypass"
+    INVISIBLE = "invisible"
+    BIDI_CONTROL = "bidi_control"
+    HIDDEN_TEXT = "hidden_text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One suspicious passage, as code points of the text."""
+
+    kind: Kind
+    start: int
+    end: int
+
+
+# Words and gaps share no character and both are bounded, so that no text makes these patterns slow.
+_GAP = r"[\s*_>]{1,6}"
+_WORD = r"[^\s*_>]{1,40}"
+
+_DROP = (
+    r"(?:ignor(?:e|ing)|disregard(?:ing)?|forget|overrid(?:e|ing)|overrule|discard|neglect"
+    r"|do(?: not|n['’]t) (?:follow|obey)|stop (?:following|obeying)|pay no attention to) "
+)
+_SOME = r"(?:(?:all|any|every|each|of|the|these|those|your|my|our) ){0,4}"
+_EARLIER = r"(?:previous|prior|earlier|preceding|above|foregoing|original|initial|system|developer)"
+_ORDERS = r"(?:instructions?|prompts?|rules?|directives?|guidelines?|guidance|commands?|constraints?|programming)\b"
+_KEYS = (
+    r"(?:api(?: |-)?keys?|credentials?|passwords?|passphrases?|secrets?|tokens?|private keys?|ssh keys?"
+    r"|environment variables?|\.env|system prompt|cookies)\b(?! (?:reset|manager|policy|page|form|field))"
+)
+_AWAY = (
+    r"(?:https?://|webhook|pastebin|[\w.]{1,40}@[\w.]"
+    r"|(?:this|following|my|external|remote) (?:address|url|server|endpoint|host|site|domain)\b)"
+)
+_SAFETY = (
+    r"(?:(?:safety|security|ethical|moral|moderation|content|alignment) (?:WORD )?(?:rules?|filters?|guidelines?"
+    r"|polic(?:y|ies)|measures?|checks?|restrictions?|protocols?|mechanisms?|limits?|constraints?|training)\b"
+    r"|guardrails?\b|safeguards?\b)"
+)
+_UNBOUND = (
+    r"(?:jailbroken|unrestricted|uncensored|unfiltered|developer mode|god mode|dan mode|do anything now|no longer bound"
+    r"|(?:without|free of|free from) (?:any |all )?(?:restrictions|limitations|filters|guardrails|rules|ethics))\b"
+)
+
+# What each phrase is looked for by, since most texts hold none of these words; a space stands for a gap and WORD for
+# any word, and the text is in lower case.
+_PHRASES = (
+    (
+        Kind.INSTRUCTION_OVERRIDE,
+        ("ignor", "disregard", "forget", "overrid", "overrule", "discard", "neglect", "follow", "obey", "attention"),
+        (
+            rf"{_DROP}(?:{_SOME}{_EARLIER} (?:WORD ){{0,2}}{_ORDERS}"
+            rf"|(?:(?:all|any|of) ){{0,2}}your (?:WORD ){{0,2}}{_ORDERS}"
+            rf"|(?:the|these|those|all|any) (?:WORD )?{_ORDERS} (?:above|before|so far|you were given)\b"
+            r"|(?:everything|anything|all|what|whatever) (?:(?:that|of|the|was|is|has|have|been|you|were|i|we) ){0,4}"
+            r"(?:above|before|previously|prior|told|instructed)\b)"
+        ),
+    ),
+    (
+        Kind.INSTRUCTION_OVERRIDE,
+        ("void", "cancel", "revoked", "obsolete", "superseded", "overridden", "no longer"),
+        (
+            rf"(?:previous|prior|above|earlier|your) {_ORDERS} (?:are|is|were|have been|has been) (?:now )?"
+            r"(?:void|cancell?ed|revoked|obsolete|superseded|overridden|no longer)\b"
+        ),
+    ),
+    (
+        Kind.INSTRUCTION_OVERRIDE,
+        ("new",),
+        r"(?:here are|these are|follow|obey) (?:your|the|my|these) new (?:system )?(?:instructions?|prompt|rules)\b",
+    ),
+    (
+        Kind.INSTRUCTION_OVERRIDE,
+        ("<|", "inst]", "sys>>"),
+        r"<\|(?:im_start|im_end|system|user|assistant|endoftext|start_header_id|eot_id)\|>|\[/?inst\]|<</?sys>>",
+    ),
+    (
+        Kind.SECRETS_EXFILTRATION,
+        ("http", "webhook", "pastebin", "@", "address", "url", "server", "endpoint", "host", "site", "domain"),
+        (
+            r"(?:send|post|upload|forward|e-?mail|exfiltrate|transmit|leak|paste|append|include|copy|submit|put) "
+            rf"(?:WORD ){{0,6}}?{_KEYS}[^.!?]{{0,60}}?\b(?:to|into|via) (?:WORD ){{0,3}}?{_AWAY}"
+        ),
+    ),
+    (
+        Kind.SECRETS_EXFILTRATION,
+        ("prompt", "instruction", "message"),
+        (
+            r"(?:reveal|print|show|repeat|output|leak|display|tell|give|recite|disclose|dump|send) "
+            r"(?:(?:me|us|them|out|back|to|user|all|of|verbatim|exactly) ){0,4}(?:your|the) "
+            r"(?:(?:full|entire|complete|whole|exact|own) ){0,2}(?:system|hidden|initial|secret|developer|original) "
+            r"(?:prompt|instructions?|message)\b"
+        ),
+    ),
+    (
+        Kind.SECRETS_EXFILTRATION,
+        ("curl", "wget"),
+        r"(?:curl|wget)\b[^\n]{0,120}?(?:\$\{?\w{0,40}(?:key|token|secret|password)|\.env\b|\.ssh/|\.aws/)",
+    ),
+    (
+        Kind.SECRETS_EXFILTRATION,
+        (".ssh/id_", "id_rsa", ".aws/credentials", ".netrc", "etc/shadow"),
+        (
+            r"(?:cat|read|open|print|send|upload|include) "
+            r"[^\s]{0,40}(?:\.ssh/id_|id_rsa\b|\.aws/credentials|\.netrc\b|etc/shadow)"
+        ),
+    ),
+    (
+        Kind.SAFETY_BYPASS,
+        ("safety", "security", "ethical", "moral", "moderation", "content", "alignment", "guardrail", "safeguard"),
+        (
+            r"(?:bypass|disabl|turn off|switch off|ignor|overrid|circumvent|remov|deactivat|evad|disregard|drop)"
+            rf"(?:e|ing)? (?:(?:all|any|every|of|your|the|its|our|built-in) ){{0,3}}{_SAFETY}"
+        ),
+    ),
+    (
+        Kind.SAFETY_BYPASS,
+        ("jailbroken", "unrestricted", "uncensored", "unfiltered", "mode", "do anything", "bound", "without", "free"),
+        (
+            r"(?:you are|you're|you will be|act as|acting as|pretend|behave as|enter|enable|activate|switch to) "
+            rf"(?:WORD ){{0,4}}{_UNBOUND}"
+        ),
+    ),
+    (
+        Kind.SAFETY_BYPASS,
+        ("you",),
+        r"you have no (?:WORD )?(?:restrictions|content policy|limits|guidelines|guardrails)\b",
+    ),
+    (
+        Kind.SAFETY_BYPASS,
+        ("tell", "inform", "alert", "notify", "warn", "let"),
+        (
+            r"(?:do not|don['’]t|never) (?:tell|inform|alert|notify|warn|let) (?:the |your )?"
+            r"(?:user|owner|human|operator)s? (?:know )?(?:about|of) (?:this|these|it)\b"
+        ),
+    ),
+)
+_PATTERNS = tuple(
+    (kind, words, re.compile(phrase.replace(" ", _GAP).replace("WORD", _WORD))) for kind, words, phrase in _PHRASES
+)
+# "Never reveal your system prompt" is the owner's own rule; "do not hesitate to…" is none.
+_REFUSAL = re.compile(
+    r"(?:\bnever|\bnot|n['’]t|\bcannot|\brefuses? to|\bwithout|\bnobody|\bno one)"
+    r"(?:\s+(?!and\b|but\b|then\b|only\b|just\b|hesitate\b|fail\b|forget\b)[\w'’]{1,20}){0,3}\s+$"
+)
+_LOOK_BACK = 80
+
+# The flags of England, Scotland and Wales are the only proper use of tag characters.
+_FLAG = (
+    "\U0001f3f4(?:"
+    + "|".join("".join(chr(0xE0000 + ord(c)) for c in f"gb{n}\x7f") for n in ("eng", "sct", "wls"))
+    + ")"
+)
+_SUSPECT = re.compile("[\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]")
+_UNSEEN = re.compile(
+    rf"(?P<flag>{_FLAG})"
+    "|(?P<hidden_text>[\U000e0000-\U000e007f]+|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,})"
+    "|(?P<bidi_control>[\u202a-\u202e\u2066-\u2069]+)"
+    "|(?P<invisible>[\u200b\u2060-\u2064\u180e\ufeff]+"
+    # Joiners and direction marks belong to other scripts and to emoji; between Latin letters they only hide.
+    "|(?<=[a-zA-Z])[\u200c-\u200f]+(?=[a-zA-Z]))"
+)
+
+
+def scan(text: str) -> tuple[Hit, ...]:
+    """Find every suspicious passage of a text, in order; phrases are seen through characters that nobody sees."""
+    if text.isascii() or not _SUSPECT.search(text):
+        hits = list(find_phrases(text))
+    else:
+        hits = list(find_phrases(_SUSPECT.sub("", text)))
+        seen = [at for at, sign in enumerate(text) if not _SUSPECT.match(sign)] if hits else []
+        hits = [Hit(kind=hit.kind, start=seen[hit.start], end=seen[hit.end - 1] + 1) for hit in hits]
+        hits += find_unseen(text)
+    return tuple(sorted(hits, key=lambda hit: (hit.start, hit.end, hit.kind.value)))
+
+
+def find_phrases(text: str) -> Iterator[Hit]:
+    """Find the phrases of known attacks, except where a sentence forbids them."""
+    lower = fold(text)
+    for kind, words, pattern in _PATTERNS:
+        for match in pattern.finditer(lower) if any(word in lower for word in words) else ():
+            before = lower[max(0, match.start() - _LOOK_BACK) : match.start()]
+            if not before[-1:].isalnum() and not _REFUSAL.search(before):
+                yield Hit(kind=kind, start=match.start(), end=match.end())
+
+
+def find_unseen(text: str) -> Iterator[Hit]:
+    """Find characters that show nothing, or that show text in another order than it is read."""
+    for match in _UNSEEN.finditer(text):
+        at_start = match.start() == 0 and match.group() == "\ufeff"
+        if match.lastgroup and match.lastgroup != "flag" and not at_start:
+            yield Hit(kind=Kind(match.lastgroup), start=match.start(), end=match.end())
+
+
+def fold(text: str) -> str:
+    """Return a text in lower case in which every character stands where it stood."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(low if len(low := sign.lower()) == 1 else sign for sign in text)
