@@ -5,7 +5,7 @@ import json
 import os
 
 from foreword.blueprint import Blueprint
-from foreword.cli.parser import COMMANDS, DESCRIPTION, EXAMPLES, Parser, make_parsers
+from foreword.cli.parser import COMMANDS, DESCRIPTION, EXAMPLES, Parser, load, make_parsers
 from foreword.config import Config
 from foreword.config.jsonschema import describe
 
@@ -43,7 +43,7 @@ def render_commands() -> str:
         render_options(parser),
     ]
     shared = {max(action.option_strings, key=len) for action in parser.arguments if action.option_strings}
-    for command in COMMANDS:
+    for command in map(load, COMMANDS):
         parts += [
             f"## foreword {command.name}",
             command.description,

@@ -1,8 +1,9 @@
 """Comparing two assemblies: what changed, and where the cached prefix moved first."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile, zip_longest
+from typing import Literal
 
 from foreword.cli.recorded import Part, Piece, Recorded
 from foreword.config.schema import ModelOverride
@@ -25,8 +26,9 @@ class Change:
 class Move:
     """Where the cached prefix first differs, because of what, and what must be billed anew."""
 
-    cause: str
-    """The section; or tools or model, which stand before all sections."""
+    cause: Literal["section", "tools", "model"]
+    """Tool schemas stand before all sections, and each model has a cache of its own."""
+    section: str | None = None
     what: str
     """changed, added, removed or moved."""
     byte: int
@@ -102,17 +104,17 @@ def find_move(before: Recorded, after: Recorded, old: Sequence[Piece], new: Sequ
     if uses_marks(before):
         if equal == len(old):
             return None
-        cause, what = find_cause(before, after, old, new)
+        section, what = find_cause(before, after, old, new)
         # A block whose mark was set is read whole; from the next one on, all is written again.
         kept = max((at for at, piece in enumerate(old[:equal], 1) if piece.marked), default=0)
         tokens = sum(piece.tokens for piece in new[kept:]) + (0 if kept else after.tool_tokens)
-        return Move(cause=cause, what=what, byte=byte, tokens=tokens)
+        return Move(cause="section", section=section, what=what, byte=byte, tokens=tokens)
     if byte >= len("".join(piece.text for piece in old).encode()):
         return None
-    cause, what = find_cause(before, after, old, new)
+    section, what = find_cause(before, after, old, new)
     at = len(after.system.encode()[:byte].decode(errors="ignore"))
     tokens = sum(part.tokens for part in list_parts(after, new) if part.start + len(part.text or "") > at)
-    return Move(cause=cause, what=what, byte=byte, tokens=tokens)
+    return Move(cause="section", section=section, what=what, byte=byte, tokens=tokens)
 
 
 def find_byte(before: bytes, after: bytes) -> int:
@@ -144,11 +146,8 @@ def list_parts(recorded: Recorded, pieces: Sequence[Piece]) -> list[Part]:
 
 def add_price(move: Move, prices: Prices, *, written: bool) -> Move:
     """Say what the tokens cost now, and what they would have cost had the prefix stood still."""
-    return Move(
-        cause=move.cause,
-        what=move.what,
-        byte=move.byte,
-        tokens=move.tokens,
+    return replace(
+        move,
         write_usd=move.tokens * (prices.cache_write if written else prices.input),
         read_usd=move.tokens * prices.cache_read,
     )

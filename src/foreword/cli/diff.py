@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from foreword.cli.comparison import Change, Comparison, Move
     from foreword.cli.recorded import Recorded
 
+CAUSES = {"model": "another model was used", "tools": "the tool schemas changed, and they stand before the system text"}
 STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
@@ -70,17 +71,16 @@ def show_move(move: "Move") -> str:
     """Say where the cached prefix moved first, and what that costs."""
     from foreword.prices import show_usd
 
-    if move.cause in ("model", "tools"):
-        names = {"model": "another model was used", "tools": "the tools changed, and they stand before the system text"}
-        first = f"nothing of the cached prefix holds: {names[move.cause]}"
+    if move.cause == "section":
+        first = (
+            f"the cached prefix moved first in {move.section} ({move.what}), at byte {move.byte:,} of the system text"
+        )
     else:
-        first = f"the cached prefix moved first in {move.cause} ({move.what}), at byte {move.byte:,} of the system text"
+        first = f"nothing of the cached prefix holds: {CAUSES[move.cause]}"
     price = ""
     if move.write_usd is not None and move.read_usd is not None:
         price = f": {show_usd(move.write_usd)} instead of {show_usd(move.read_usd)} from the cache"
-    return (
-        f"{first}\n{count(move.tokens, 'token')} behind that {'is' if move.tokens == 1 else 'are'} billed anew{price}"
-    )
+    return f"{first}\n{count(move.tokens, 'token')} must be billed anew{price}"
 
 
 COMMAND = Command(

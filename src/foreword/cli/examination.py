@@ -118,7 +118,7 @@ def read_secrets(root: str) -> Iterator[Check | Secrets]:
                 yield doubt(".env", "others on this machine can read it", f"close it with: chmod 600 {path}")
             yield Secrets.read(file.read(), os.environ)
     except ConfigError as error:
-        yield from (refuse(".env", str(fault), "write it as NAME=value") for fault in error.faults)
+        yield from (refuse(".env", str(fault), "mend the line or delete it") for fault in error.faults)
     except UnicodeDecodeError:
         yield refuse(".env", "is not UTF-8", "save it as UTF-8")
     except OSError as error:
@@ -136,7 +136,7 @@ def check_zones(workspace: "Workspace") -> Iterator[Check]:
             if zone:
                 ZoneInfo(zone)
         except (KeyError, ValueError, OSError):
-            yield doubt(subject, f"time zone {zone!r} is not known, so UTC is used", "write it as Europe/Paris")
+            yield doubt(subject, f"time zone {zone!r} is not known, so UTC is used", "write it like Europe/Paris")
 
 
 def check_files(workspace: "Workspace") -> Iterator[Check]:

@@ -11,9 +11,9 @@ from foreword.errors import InputError
 
 NOBODY = "me"
 MODEL = "anthropic:claude-sonnet-5"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# What YAML would not take for a text, though it is a name.
-BARE = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z][A-Za-z0-9._-]*", re.IGNORECASE)
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+# What YAML takes for a text as it stands.
+BARE = r"(?i)(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z][A-Za-z0-9._-]*"
 FILES = (
     "foreword.yaml",
     "SOUL.md",
@@ -89,7 +89,7 @@ def fill_templates(args: Namespace) -> dict[str, str]:
 
 def judge(option: str, name: str) -> str:
     """Take a name that can be that of a folder, or refuse it."""
-    if not NAME.fullmatch(name) or ".." in name:
+    if not re.fullmatch(NAME, name) or ".." in name:
         raise InputError(
             f"{option} {name!r} is not a usable name; use letters, digits and ._-, a letter or digit first"
         )
@@ -98,14 +98,14 @@ def judge(option: str, name: str) -> str:
 
 def quote(name: str) -> str:
     """Write a name so that YAML reads it as a text."""
-    return name if BARE.fullmatch(name) else f'"{name}"'
+    return name if re.fullmatch(BARE, name) else f'"{name}"'
 
 
 def find_owner(environ: Mapping[str, str]) -> str:
     """Find the name that the person has on this machine, if it can be used."""
     for variable in ("USER", "LOGNAME", "USERNAME"):
         name = environ.get(variable, "").lower()
-        if NAME.fullmatch(name) and ".." not in name and name != "root":
+        if re.fullmatch(NAME, name) and ".." not in name and name != "root":
             return name
     return NOBODY
 

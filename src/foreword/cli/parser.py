@@ -3,22 +3,14 @@
 import argparse
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 from foreword import __version__
-from foreword.cli import blueprints, build, diff, doctor, explain, init, lint
 from foreword.cli.command import Command
 from foreword.errors import InputError, suggest
 
-COMMANDS: tuple[Command, ...] = (
-    build.COMMAND,
-    explain.COMMAND,
-    diff.COMMAND,
-    lint.COMMAND,
-    init.COMMAND,
-    blueprints.COMMAND,
-    doctor.COMMAND,
-)
+COMMANDS = ("build", "explain", "diff", "lint", "init", "blueprints", "doctor")
 DESCRIPTION = "Foreword decides what an agent is told before it speaks, and explains every byte of it."
 EXAMPLES = (
     "foreword init assistant                      make a workspace",
@@ -54,27 +46,35 @@ class Parser(ArgumentParser):
 
 def parse(arguments: Sequence[str]) -> Namespace:
     """Parse what was typed, or raise InputError with the nearest valid name."""
-    parser, commands = make_parsers()
-    refuse_unknown(parser, list_leading(arguments))
+    leading, command = split(arguments)
+    # The other commands are not even imported: a start should cost what its command costs.
+    parser, commands = make_parsers((command,) if command in COMMANDS else COMMANDS)
+    refuse_unknown(parser, leading)
     args, extra = parser.parse_known_args(arguments)
-    chosen = commands.get(args.command, parser)
+    if args.command is None:
+        raise InputError(f"which command? There is {', '.join(COMMANDS)}\nsee: foreword --help")
+    chosen = commands[args.command]
     refuse_unknown(chosen, [argument for argument in extra if argument.startswith("-") and argument != "-"])
     if extra:
         chosen.error(f"unexpected argument {extra[0]!r}")
-    if args.command is None:
-        raise InputError(f"which command? There is {', '.join(commands)}\nsee: foreword --help")
     return args
 
 
-def make_parsers() -> tuple[Parser, Mapping[str, Parser]]:
-    """Make the parser of `foreword` itself and those of its commands."""
+def load(name: str) -> Command:
+    """Load a command."""
+    command: Command = import_module(f"foreword.cli.{name}").COMMAND
+    return command
+
+
+def make_parsers(names: Sequence[str] = COMMANDS) -> tuple[Parser, Mapping[str, Parser]]:
+    """Make the parser of `foreword` itself and those of the named commands."""
     parser = Parser(prog="foreword", usage="foreword [-w DIR] COMMAND [options]", **shape(DESCRIPTION, EXAMPLES))
     add_globals(parser, default=None)
     parser.add_argument("--version", action="version", version=f"foreword {__version__}", help="show the version")
     parser.set_defaults(json=False)
     below = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
     made: dict[str, Parser] = {}
-    for command in COMMANDS:
+    for command in map(load, names):
         each = below.add_parser(
             command.name,
             usage=f"foreword {command.name} [options] {command.arguments}".rstrip(),
@@ -115,18 +115,18 @@ def add_globals(parser: ArgumentParser, default: str | None) -> None:
     group.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON for programs")
 
 
-def list_leading(arguments: Sequence[str]) -> list[str]:
-    """List the long options before the command, where the value of a mistyped one would be taken for the command."""
+def split(arguments: Sequence[str]) -> tuple[list[str], str]:
+    """Find the long options before the command, and the command; a mistyped option's value could be taken for one."""
     leading: list[str] = []
     rest = iter(arguments)
     for argument in rest:
         if not argument.startswith("-"):
-            break
+            return leading, argument
         if argument in ("-w", "--workspace"):
             next(rest, None)
         elif argument.startswith("--"):
             leading.append(argument)
-    return leading
+    return leading, ""
 
 
 def refuse_unknown(parser: Parser, options: Sequence[str]) -> None:

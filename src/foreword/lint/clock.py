@@ -18,7 +18,7 @@ _MONTH = (
     r"|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
 _YEAR = r"(?:19|20)\d\d"
-_NUMBER = r"[0-3]?\d(?:st|nd|rd|th)?"
+_NUMBER = r"[0-9][0-9]?(?:st|nd|rd|th)?"
 _MOMENT = rf"(?:the )?(?:{_DAY}|{_MONTH}|\d|\{{\{{|\$\()"
 _STAMPED = r"\b(?:epoch|unix|unix time|timestamp|ts|updated|generated|created|modified|now)(?:[_ ]at)?[\"'`]?"
 _VERSION = r"version\W{1,4}"
@@ -76,15 +76,15 @@ _SHAPES = (
         rf"{_YEAR}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[t ]\d\d:\d\d\S{{0,15}}|(?![\w-]))",
         unless=f"{_JOINED}|{_VERSION}",
     ),
-    still("a date", rf"\d{{1,2}}/\d{{1,2}}/{_YEAR}(?![\w/-])", unless=_JOINED),
+    still("a date", rf"[0-9][0-9]?/[0-9][0-9]?/{_YEAR}(?![\w/-])", unless=_JOINED),
     still("a date", rf"{_YEAR}/\d{{1,2}}/\d{{1,2}}(?![\w/-])", unless=_JOINED),
-    still("a date", rf"[0-3]?\d\.[01]?\d\.{_YEAR}(?![\w-]|\.\d)", unless=f"{_JOINED}|{_VERSION}"),
+    still("a date", rf"[0-9][0-9]?\.[01]?[0-9]\.{_YEAR}(?![\w-]|\.\d)", unless=f"{_JOINED}|{_VERSION}"),
     still("a date", rf"{_NUMBER}(?: of)? {_MONTH},? {_YEAR}\b", unless=r"\w"),
     still("a date", rf"{_NUMBER},? {_YEAR}\b", after=f"{_MONTH} "),
     still("a statement of a certain day", rf"as of (?:{_MONTH} )?(?:{_YEAR}\b|today\b)", unless=r"\w"),
-    still("a time of day", r"(?:[01]?\d|2[0-3]):[0-5]\d:[0-5]\d(?![\w:])", unless=r"[\w:.]"),
+    still("a time of day", r"[0-9][0-9]?:[0-5]\d:[0-5]\d(?![\w:])", unless=r"[\w:.]"),
     # A timetable keeps to full five minutes; a clock does not.
-    still("a weekday with a time", r"(?:[01]?\d|2[0-3]):[0-5][1-46-9]\b(?! ?[-–])", after=rf"{_DAY},? (?:at )?"),
+    still("a weekday with a time", r"[0-9][0-9]?:[0-5][1-46-9]\b(?! ?[-–])", after=rf"{_DAY},? (?:at )?"),
     still("a timestamp", r"1[5-9]\d{8}(?:\d{3})?(?!\d)", after=rf"{_STAMPED}\s{{0,3}}(?:is|:|=)?\s{{0,3}}"),
 )
 _CODE = re.compile(r"(?ms)^ {0,3}(```|~~~).*?^ {0,3}\1|`[^`\n]*`")

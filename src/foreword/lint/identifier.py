@@ -30,13 +30,13 @@ def check_ids(survey: Survey) -> Iterator[Finding]:
     for page, (start, end) in find_static(survey):
         lines: dict[int, Finding] = {}
         for what, place in find_ids(fold(page.text[start:end])):
-            line = page.line_of(start + place)
+            line, shown = page.line_of(start + place), page.text[start + place : start + place + 4]
             finding = Finding(
                 file=page.path,
                 line=line,
                 rule=RULE,
                 level=Level.WARNING,
-                message=f"{what} ({page.text[start + place : start + place + 4]}…) stands in a part that is the same for every run",
+                message=f"{what} ({shown}…) stands in a part that is the same for every run",
                 remedy="delete it, or say what it stands for in words",
             )
             lines.setdefault(line, finding)

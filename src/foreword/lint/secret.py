@@ -68,7 +68,7 @@ _VALUES = (
         # One word up to the end of its line or quotes; a sentence after the colon is talk about passwords.
         pattern=re.compile(
             r"(?m)(?:pass(?:word|wd|phrase)|pwd|(?:api|secret)[_ -]?key|client[_ -]?secret|(?:access|auth)[_ -]?token)"
-            r"[\"'`*]{0,3}[ \t]{0,3}[:=][ \t]{0,3}[\"'`*]{0,3}"
+            r"[\"'`* \t]{0,6}[:=][\"'`* \t]{0,6}"
             r"([^\s\"'`,;|(){}\[\]]{6,200})(?=[\"'`]|[ \t]{0,8}(?:$|[,;|}\]]|#))"
         ),
         variety=4,

@@ -86,10 +86,11 @@ def find_names(workspace: Workspace) -> tuple[str, ...]:
     return tuple(sorted(names - {CONFIG}))
 
 
-def read(workspace: Workspace, name: str) -> str | Trouble | None:
-    """Read one file; a name that no source would open is a trouble of its own."""
+def read(workspace: Workspace, name: str) -> str | Trouble:
+    """Read one file that was seen; a name that no source would open is a trouble of its own."""
     try:
-        return workspace.files.read_text(name)
+        text = workspace.files.read_text(name)
+        return text if text is not None else Trouble(path=name, reason="is a link to nothing")
     except PathRefused:
         return Trouble(path=name, reason="has a name that is refused everywhere; rename it")
 

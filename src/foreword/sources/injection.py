@@ -28,7 +28,7 @@ class Hit:
 
 
 # Words and gaps share no character and both are bounded, so that no text makes these patterns slow.
-_GAP = r"[\s*_>]{1,6}"
+_GAP = r"[*_]{0,3}\s[\s*_>]{0,5}"
 _WORD = r"[^\s*_>]{1,40}"
 
 _DROP = (
@@ -39,7 +39,7 @@ _SOME = r"(?:(?:all|any|every|each|of|the|these|those|your|my|our) ){0,4}"
 _EARLIER = r"(?:previous|prior|earlier|preceding|above|foregoing|original|initial|system|developer)"
 _ORDERS = r"(?:instructions?|prompts?|rules?|directives?|guidelines?|guidance|commands?|constraints?|programming)\b"
 _KEYS = (
-    r"(?:api(?: |-)?keys?|credentials?|passwords?|passphrases?|secrets?|tokens?|private keys?|ssh keys?"
+    r"(?:api(?: |[-_])?keys?|credentials?|passwords?|passphrases?|secrets?|tokens?|private keys?|ssh keys?"
     r"|environment variables?|\.env|system prompt|cookies)\b(?! (?:reset|manager|policy|page|form|field))"
 )
 _AWAY = (
@@ -56,8 +56,8 @@ _UNBOUND = (
     r"|(?:without|free of|free from) (?:any |all )?(?:restrictions|limitations|filters|guardrails|rules|ethics))\b"
 )
 
-# What each phrase is looked for by, since most texts hold none of these words; a space stands for a gap and WORD for
-# any word, and the text is in lower case.
+# Before each phrase, single words of which a text has one if it has the phrase: most texts need no closer look. A space
+# stands for a gap and WORD for any word; the text is in lower case.
 _PHRASES = (
     (
         Kind.INSTRUCTION_OVERRIDE,
@@ -72,7 +72,7 @@ _PHRASES = (
     ),
     (
         Kind.INSTRUCTION_OVERRIDE,
-        ("void", "cancel", "revoked", "obsolete", "superseded", "overridden", "no longer"),
+        ("void", "cancel", "revoked", "obsolete", "superseded", "overridden", "longer"),
         (
             rf"(?:previous|prior|above|earlier|your) {_ORDERS} (?:are|is|were|have been|has been) (?:now )?"
             r"(?:void|cancell?ed|revoked|obsolete|superseded|overridden|no longer)\b"
@@ -90,7 +90,7 @@ _PHRASES = (
     ),
     (
         Kind.SECRETS_EXFILTRATION,
-        ("http", "webhook", "pastebin", "@", "address", "url", "server", "endpoint", "host", "site", "domain"),
+        ("api", "credential", "pass", "secret", "token", "private", "ssh", "environment", ".env", "system", "cookie"),
         (
             r"(?:send|post|upload|forward|e-?mail|exfiltrate|transmit|leak|paste|append|include|copy|submit|put) "
             rf"(?:WORD ){{0,6}}?{_KEYS}[^.!?]{{0,60}}?\b(?:to|into|via) (?:WORD ){{0,3}}?{_AWAY}"
@@ -98,7 +98,7 @@ _PHRASES = (
     ),
     (
         Kind.SECRETS_EXFILTRATION,
-        ("prompt", "instruction", "message"),
+        ("system", "hidden", "initial", "secret", "developer", "original"),
         (
             r"(?:reveal|print|show|repeat|output|leak|display|tell|give|recite|disclose|dump|send) "
             r"(?:(?:me|us|them|out|back|to|user|all|of|verbatim|exactly) ){0,4}(?:your|the) "
@@ -109,7 +109,7 @@ _PHRASES = (
     (
         Kind.SECRETS_EXFILTRATION,
         ("curl", "wget"),
-        r"(?:curl|wget)\b[^\n]{0,120}?(?:\$\{?\w{0,40}(?:key|token|secret|password)|\.env\b|\.ssh/|\.aws/)",
+        r"(?:curl|wget)\b[\s\S]{0,120}?(?:\$\{?\w{0,40}(?:key|token|secret|password)|\.env\b|\.ssh/|\.aws/)",
     ),
     (
         Kind.SECRETS_EXFILTRATION,
@@ -129,7 +129,7 @@ _PHRASES = (
     ),
     (
         Kind.SAFETY_BYPASS,
-        ("jailbroken", "unrestricted", "uncensored", "unfiltered", "mode", "do anything", "bound", "without", "free"),
+        ("jailbroken", "unrestricted", "uncensored", "unfiltered", "mode", "anything", "bound", "without", "free"),
         (
             r"(?:you are|you're|you will be|act as|acting as|pretend|behave as|enter|enable|activate|switch to) "
             rf"(?:WORD ){{0,4}}{_UNBOUND}"
@@ -155,19 +155,15 @@ _PATTERNS = tuple(
 # "Never reveal your system prompt" is the owner's own rule; "do not hesitate to…" is none.
 _REFUSAL = re.compile(
     r"(?:\bnever|\bnot|n['’]t|\bcannot|\brefuses? to|\bwithout|\bnobody|\bno one)"
-    r"(?:\s+(?!and\b|but\b|then\b|only\b|just\b|hesitate\b|fail\b|forget\b)[\w'’]{1,20}){0,3}\s+$"
+    r"(?:(?: +(?!and\b|but\b|then\b|only\b|just\b|hesitate\b|fail\b|forget\b)[\w'’]{1,20}){0,3} +|\s+)$"
 )
 _LOOK_BACK = 80
 
 # The flags of England, Scotland and Wales are the only proper use of tag characters.
-_FLAG = (
-    "\U0001f3f4(?:"
-    + "|".join("".join(chr(0xE0000 + ord(c)) for c in f"gb{n}\x7f") for n in ("eng", "sct", "wls"))
-    + ")"
-)
+_FLAG = "|".join("".join(chr(0xE0000 + ord(sign)) for sign in f"gb{name}\x7f") for name in ("eng", "sct", "wls"))
 _SUSPECT = re.compile("[\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]")
 _UNSEEN = re.compile(
-    rf"(?P<flag>{_FLAG})"
+    rf"(?P<flag>(?<=\U0001f3f4)(?:{_FLAG}))"
     "|(?P<hidden_text>[\U000e0000-\U000e007f]+|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,})"
     "|(?P<bidi_control>[\u202a-\u202e\u2066-\u2069]+)"
     "|(?P<invisible>[\u200b\u2060-\u2064\u180e\ufeff]+"
@@ -200,10 +196,13 @@ def find_phrases(text: str) -> Iterator[Hit]:
 
 def find_unseen(text: str) -> Iterator[Hit]:
     """Find characters that show nothing, or that show text in another order than it is read."""
-    for match in _UNSEEN.finditer(text):
-        at_start = match.start() == 0 and match.group() == "\ufeff"
-        if match.lastgroup and match.lastgroup != "flag" and not at_start:
-            yield Hit(kind=Kind(match.lastgroup), start=match.start(), end=match.end())
+    end = 1 if text.startswith("\ufeff") else 0
+    for suspect in _SUSPECT.finditer(text, end):
+        match = _UNSEEN.match(text, suspect.start()) if suspect.start() >= end else None
+        if match and match.lastgroup:
+            end = match.end()
+            if match.lastgroup != "flag":
+                yield Hit(kind=Kind(match.lastgroup), start=match.start(), end=end)
 
 
 def fold(text: str) -> str:

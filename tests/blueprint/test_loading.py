@@ -1,0 +1,104 @@
+"""Claims about blueprint files."""
+
+import pytest
+
+from foreword.blueprint import Blueprint, load
+from foreword.blueprint.slot import Budget, Cut, Fitting, Listing, Rendering, Voice
+from foreword.errors import ConfigError
+from foreword.sources import SOURCES
+from foreword.words import Mode, Pace, Placement, Trust
+from foreword.workspace import list_shipped, read_shipped
+
+PACES = {source.name: source.pace for source in SOURCES.values()}
+HEAD = 'name: mine\nmarker: "[cut {call}]"\nmarker_without_call: "[cut]"\n'
+SLOT = "slots: [{id: soul, source: file, pace: static}]\n"
+
+
+def read(text: str) -> Blueprint:
+    """Load a blueprint."""
+    return load(text, "blueprints/mine.yaml", PACES)
+
+
+def list_faults(text: str) -> list[str]:
+    """List the faults of a blueprint that has some."""
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_smallest() -> None:
+    """A name, two markers and a slot are enough; whatever is not said is the careful choice."""
+    blueprint = read(HEAD + SLOT)
+    slot = blueprint.slots[0]
+    assert (blueprint.rendering, blueprint.strict, blueprint.budget) == (Rendering.MARKDOWN, False, Budget())
+    assert (slot.trust, slot.modes, slot.placement) == (Trust.FULL, (Mode.FULL,), Placement.SYSTEM)
+    assert (slot.cut, slot.listed, slot.voice, slot.required) == (Cut.HEAD, Listing.NEVER, Voice.OWNER, False)
+    assert blueprint.budget.fitting is Fitting.FAIR
+
+
+@pytest.mark.parametrize("name", list_shipped())
+def test_shipped(name: str) -> None:
+    """What ships with Foreword loads, under its own name."""
+    assert read(read_shipped(name) or "").name == name
+
+
+@pytest.mark.parametrize(
+    ("slots", "fault"),
+    [
+        ("{id: a, source: file, pace: static}, {id: a, source: file, pace: static}", "slot 'a' stands twice"),
+        ("{id: a, source: fil, pace: static}", "unknown source 'fil'; did you mean 'file'?"),
+        ("{id: a, source: time, pace: static}", "make its pace turn"),
+        ("{id: a, source: profile, pace: static}", "make its pace session"),
+        ("{id: a, source: file, pace: static, tier: hihg}", "unknown tier 'hihg'"),
+        ("{id: a, source: file, pace: session, placement: tail}", "travels in the tail, which holds turn slots only"),
+        ("{id: a, source: file, pace: hourly}", "hourly"),
+        ("{id: a, source: file, pace: static, trust: ful}", "ful"),
+        ("{id: a, source: file, pace: static, colour: red}", "colour"),
+        ("{source: file, pace: static}", "id"),
+    ],
+)
+def test_fault(slots: str, fault: str) -> None:
+    """A fault names the file, the slot or the value, and where there is one the remedy."""
+    found = list_faults(f"{HEAD}slots: [{slots}]\n")
+    assert any(fault in one for one in found), found
+    assert all(one.startswith("blueprints/mine.yaml") for one in found)
+
+
+def test_all_at_once() -> None:
+    """Every fault is listed, not the first alone."""
+    slots = "{id: a, source: fil, pace: static}, {id: a, source: time, pace: static, tier: x}"
+    assert len(list_faults(f"{HEAD}slots: [{slots}]\n")) == 4
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "[cut {rest}]",
+        "[cut {}]",
+        "[cut {call]",
+        pytest.param(
+            "[{call.x}]",
+            marks=pytest.mark.xfail(strict=True, reason="AttributeError instead of ConfigError"),
+        ),
+    ],
+)
+def test_marker_fields(marker: str) -> None:
+    """A marker with a field that does not exist, or that is no format, is refused when the blueprint is loaded."""
+    text = f"name: mine\nmarker: '{marker}'\nmarker_without_call: '[cut]'\n{SLOT}"
+    assert "marker" in list_faults(text)[0]
+
+
+def test_faster_source_in_slower_slot() -> None:
+    """A slot may be faster than its source, never slower, so that no clock gets into a cached block."""
+    assert read(f"{HEAD}slots: [{{id: a, source: file, pace: turn}}]\n").slots[0].pace is Pace.TURN
+
+
+def test_limit() -> None:
+    """The system budget is the smaller of a number and a share of the window."""
+    budget = Budget(system=30_000, window_share=0.15)
+    assert [budget.limit(window) for window in (100_000, 199_999, 200_000, 1_000_000)] == [
+        15_000,
+        29_999,
+        30_000,
+        30_000,
+    ]

@@ -1,0 +1,134 @@
+"""Claims about the plan of a turn: what it may have, before anything is read."""
+
+import pytest
+
+from foreword import Mode, Trust, Turn
+from foreword.blueprint import Plan, Planned, load, select
+from foreword.blueprint.select import expand, is_plain
+from foreword.config import load as load_config
+from foreword.sources import SOURCES
+from foreword.trust import resolve
+from foreword.words import Pace, Placement, Verdict
+from foreword.workspace import read_shipped
+
+PACES = {source.name: source.pace for source in SOURCES.values()}
+DEFAULT = load(read_shipped("default") or "", "default.yaml", PACES)
+CONFIG = load_config("""\
+owner: alice
+agents: {reid: {}}
+users: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}
+rooms: {chat: {group: family}}
+prompt:
+  files:
+    - {path: CALENDAR.md, trust: inner}
+    - {path: WISHES.md, per_user: true, trust: inner}
+    - {path: SOUL.md, trust: public}
+    - {path: HIDDEN.md}
+""")
+
+
+def plan(**facts: object) -> Plan:
+    """Plan a turn of the owner in private."""
+    turn = Turn(**{"agent": "reid", "user": "alice", "situation": "dm", **facts})
+    return select(turn, resolve(turn, CONFIG), CONFIG, DEFAULT)
+
+
+def find(name: str, **facts: object) -> Planned:
+    """Find the entry of a slot."""
+    return next(entry for run in plan(**facts).runs for entry in run.entries if entry.id == name)
+
+
+def test_withheld_has_no_path() -> None:
+    """What is withheld keeps its name and its level, and nothing that could be opened."""
+    entry = find("boot", user="bob")
+    assert (entry.verdict, entry.reason, entry.trust) == (Verdict.WITHHELD, "needs full", Trust.FULL)
+    assert (entry.paths, entry.folder, entry.text) == ((), "", "")
+
+
+def test_agent_before_root() -> None:
+    """A file of the agent is looked for before the root's."""
+    assert find("agents").paths == ("agents/reid/AGENTS.md", "AGENTS.md")
+
+
+def test_own_files() -> None:
+    """A per-user file is looked for in the person's folder; only the owner has the root's too."""
+    assert find("user").paths == ("users/alice/USER.md", "USER.md")
+    assert find("user", user="carol").paths == ("users/carol/USER.md",)
+    assert find("files:WISHES.md", user="carol").paths == ("users/carol/WISHES.md",)
+
+
+def test_room_has_no_own_slots() -> None:
+    """In a room nobody's own slots are planned, whoever speaks."""
+    entry = find("instructions", room="chat", situation="group")
+    assert entry.verdict is Verdict.ABSENT
+    assert "everyone in a room" in entry.reason
+
+
+def test_listed_trust() -> None:
+    """The configuration may give a known file another trust, and a file nobody gave one needs full."""
+    assert find("soul", user="mallory").verdict is None
+    assert find("files:HIDDEN.md", user="carol").verdict is Verdict.WITHHELD
+
+
+def test_trust_speaks_first() -> None:
+    """What is withheld is not also explained by its situation."""
+    assert find("heartbeat", user="carol").verdict is Verdict.WITHHELD
+    assert find("heartbeat").reason == "only in situation system"
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_modes(mode: Mode) -> None:
+    """A mode leaves out the slots that do not name it, each with that reason."""
+    for run in plan(mode=mode).runs:
+        for entry in run.entries:
+            left_out = entry.verdict is Verdict.ABSENT and "prompt mode" in entry.reason
+            assert (
+                left_out == (mode not in entry.slot.modes) or entry.verdict is Verdict.WITHHELD or entry.slot.situations
+            )
+
+
+def test_runs() -> None:
+    """Neighbours of one pace are one run, and the tail is the last one."""
+    runs = [(run.pace, run.placement) for run in plan().runs]
+    assert runs == [
+        (Pace.STATIC, Placement.SYSTEM),
+        (Pace.SESSION, Placement.SYSTEM),
+        (Pace.TURN, Placement.TAIL),
+    ]
+
+
+def test_group_folder() -> None:
+    """A room's folder is the group it names, else its own name."""
+    assert find("group", room="chat", situation="group").folder == "groups/family"
+    assert find("group", room="attic", situation="group").folder == "groups/attic"
+
+
+@pytest.mark.parametrize("room", ["../private", "a/b", ".hidden", "a\\b", "a\0b", ".."])
+def test_names_cannot_climb(room: str) -> None:
+    """A name that is more than one part of a path gives no path at all."""
+    assert not is_plain(room)
+    assert find("group", room=room, situation="group").folder == ""
+
+
+@pytest.mark.parametrize("channel", ["../x", "a/b:c", ".git"])
+def test_channel_cannot_climb(channel: str) -> None:
+    """The family of a channel that could leave its folder names no file."""
+    assert find("channel", channel=channel).paths == ()
+
+
+def test_expand() -> None:
+    """A name is filled in, and an empty one gives no path."""
+    assert expand("channels/{family}.md", {"family": "x"}) == "channels/x.md"
+    assert expand("channels/{family}.md", {"family": ""}) == ""
+
+
+@pytest.mark.xfail(strict=True, reason="a channel called {user} is expanded a second time")
+def test_expand_once() -> None:
+    """What a caller sent is filled in as it is, and is not expanded again."""
+    assert find("channel", channel="{user}").paths[-1] == "channels/{user}.md"
+
+
+def test_channel_file_trust() -> None:
+    """The owner's channel notes need familiar; beneath them stands the built-in text for everybody."""
+    entry = find("channel", user="mallory", channel="telegram")
+    assert (entry.verdict, entry.paths, entry.text) == (None, (), "channels/telegram")

@@ -1,0 +1,52 @@
+"""Blueprints of a few slots, for claims about budgets."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from foreword import Assembly, Toolset, Turn
+from foreword.blueprint import Planned, Slot
+from foreword.budget.share import Wish
+from foreword.sources import Section
+from foreword.testing import make_workspace
+from foreword.words import Pace
+
+MODEL = "openai:gpt-5"
+HEAD = """\
+name: mine
+marker: "[cut {kept}/{total}, lines {first}–{last} of {lines}: {call}]"
+marker_without_call: "[cut {kept}/{total}, lines {first}–{last} of {lines}]"
+"""
+
+
+def build(folder: Path, budget: str, slots: list[str], files: Mapping[str, str], **facts: object) -> Assembly:
+    """Assemble a turn of the owner with a blueprint of these slots."""
+    text = f"{HEAD}budget: {{{budget}}}\nslots:\n" + "".join(f"  - {{{slot}}}\n" for slot in slots)
+    turn = {"user": "alice", "situation": "dm", "model": MODEL, "blueprint": "mine", "tools": Toolset(), **facts}
+    return make_workspace(folder, {"blueprints/mine.yaml": text, **files}).assemble(Turn(**turn))
+
+
+def file_slot(name: str, more: str = "") -> str:
+    """Write a slot that reads a file and has no heading."""
+    return f"id: {name}, source: file, file: {name.upper()}.md, pace: static{', ' if more else ''}{more}"
+
+
+def wish(wanted: int, floor: int = 0) -> Wish:
+    """Make a wish of so many tokens."""
+    slot = Slot(id="x", source="file", pace=Pace.STATIC, floor=floor)
+    entry = Planned(slot=slot, id="x", trust=slot.trust)
+    return Wish(section=Section(entry=entry, text="", origin=""), wanted=wanted)
+
+
+def tell(assembly: Assembly) -> dict[str, str]:
+    """Tell the verdict of every slot."""
+    return {row.id: str(row.verdict) for row in assembly.rows()}
+
+
+def why(assembly: Assembly, name: str) -> str:
+    """Tell the reason of one verdict."""
+    return next(row.reason for row in assembly.rows() if row.id == name)
+
+
+def lines(count: int, words: str = "Ask before you buy anything.") -> str:
+    """Make a text of numbered lines."""
+    return "".join(f"{number}. {words}\n" for number in range(1, count + 1))

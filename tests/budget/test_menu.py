@@ -1,0 +1,88 @@
+"""Claims about the memory menu."""
+
+from pathlib import Path
+
+import pytest
+from small import build, file_slot, lines, tell, why
+
+from foreword import Assembly
+from foreword.tools import READING
+
+MENU = "id: menu, source: menu, pace: session, trust: familiar"
+MEMORIES = {f"memory/social/P{number:02}.md": f"# Person {number}\n\nText.\n" for number in range(30)}
+
+
+def list_lines(assembly: Assembly) -> list[str]:
+    """Give the lines of the menu."""
+    return [line for line in assembly.prompt.text.splitlines() if line.startswith("- ")]
+
+
+def test_order(tmp_path: Path) -> None:
+    """Files of the workspace come first, then the stores, each in the order of their names."""
+    slots = [file_slot("z", "listed: always"), file_slot("b", "listed: always"), MENU]
+    files = {"Z.md": "Z\n", "B.md": "B\n", "memory/social/b.md": "x\n", "memory/private/a.md": "x\n"}
+    lines = list_lines(build(tmp_path, "", slots, files, tools=READING))
+    assert [line.split()[1] for line in lines] == ["B.md", "Z.md", "private/a.md", "social/b.md"]
+
+
+def test_line(tmp_path: Path) -> None:
+    """A line is path, price and description; a file without one has no dash, and thousands are set apart."""
+    files = {
+        "memory/social/a.md": "---\ndescription: About a.\n---\n" + "word " * 3846 + "word\n",
+        "memory/social/b.md": "---\nx: 1\n---\n#\n",
+    }
+    found = list_lines(build(tmp_path, "", [MENU], files, tools=READING))
+    assert found == ["- social/a.md (3,847 tok) — About a", "- social/b.md (1 tok)"]
+
+
+def test_nothing_to_list(tmp_path: Path) -> None:
+    """With nothing to list there is no menu, not a heading either."""
+    assembly = build(tmp_path, "", [file_slot("a"), MENU], {"A.md": "A\n"}, tools=READING)
+    assert tell(assembly)["menu"] == "absent"
+    assert "Available" not in assembly.prompt.text
+
+
+def test_overflow(tmp_path: Path) -> None:
+    """A file that finds no room is listed with its price where its slot allows it, and dropped where not."""
+    slots = [file_slot("a"), file_slot("b", "listed: overflow"), file_slot("c"), MENU]
+    files = {"A.md": lines(30), "B.md": lines(30), "C.md": lines(30)}
+    budget = "fitting: sequential, least: 200, system: 600, menu_share: 0.2, session_share: 0.0"
+    assembly = build(tmp_path, budget, slots, files, tools=READING)
+    assert tell(assembly) == {"a": "kept", "b": "indexed", "c": "dropped", "menu": "kept"}
+    assert [line.partition(" (")[0] for line in list_lines(assembly)] == ["- B.md"]
+    assert why(assembly, "b").endswith("on the menu")
+
+
+def test_blank_and_broken_are_not_offered(tmp_path: Path) -> None:
+    """The menu offers what can be read: no blank file, no file that is no text."""
+    files = {"memory/social/a.md": "\n", "memory/social/b.md": "B\n"}
+    (tmp_path / "memory/social").mkdir(parents=True)
+    (tmp_path / "memory/social/c.md").write_bytes(b"\xff")
+    found = list_lines(build(tmp_path, "", [MENU], files, tools=READING))
+    assert [line.split()[1] for line in found] == ["social/b.md"]
+
+
+def test_stores_above_are_not_read(tmp_path: Path) -> None:
+    """A store above the clearance is not even listed on the disk."""
+    files = {"memory/private/a.md": "x\n", "memory/shared/b.md": "x\n", "memory/social/c.md": "x\n"}
+    config = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
+    files["foreword.yaml"] = config
+    assembly = build(tmp_path, "", [MENU], files, tools=READING, user="bob")
+    assert [line.split()[1] for line in list_lines(assembly)] == ["social/c.md"]
+
+
+@pytest.mark.xfail(strict=True, reason="the file is reported as `on the menu` though the menu was dropped")
+def test_listed_on_a_menu_that_is_there(tmp_path: Path) -> None:
+    """A file is reported as listed only where the prompt has its line."""
+    slots = [file_slot("a", "listed: always"), MENU]
+    assembly = build(tmp_path, "system: 1000, menu_share: 0.01", slots, {"A.md": lines(30)}, tools=READING)
+    listed = [row.id for row in assembly.rows() if str(row.verdict) == "indexed"]
+    assert [name for name in listed if f"- {name.upper()}.md" not in assembly.prompt.text] == []
+
+
+@pytest.mark.xfail(strict=True, reason="a menu that is cut loses the lines that say how to load")
+def test_cut_menu_says_how_to_load(tmp_path: Path) -> None:
+    """A menu that is cut keeps its closing lines, without which its offers are of no use."""
+    assembly = build(tmp_path, "system: 1000, menu_share: 0.2, least: 50", [MENU], MEMORIES, tools=READING)
+    assert tell(assembly)["menu"] == "shortened"
+    assert "memory_get(path, from, lines)" in assembly.prompt.text

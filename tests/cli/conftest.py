@@ -1,0 +1,70 @@
+"""What the tests of the command line share: a small workspace, and a way to type."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from foreword.cli import main
+from foreword.testing import write_files
+
+CONFIG = """\
+owner: alice
+agents:
+  reid: {model: "anthropic:claude-sonnet-5"}
+users:
+  alice: {trust: full, timezone: Europe/Paris}
+  bob: {trust: familiar}
+rooms:
+  family: {situation: group}
+"""
+FILES = {
+    "foreword.yaml": CONFIG,
+    "SOUL.md": "You are calm.\n",
+    "AGENTS.md": "Answer first.\n" * 400,
+    "USER.md": "Alice binds books.\n",
+    "memory/private/NOTES.md": "A secret.\n",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The answer as JSON."""
+        return json.loads(self.out)
+
+
+Say = Callable[..., Answer]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Make a workspace and stand in it, with a machine that always has the same name."""
+    place = tmp_path / "ws"
+    write_files(place, FILES)
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    return place
+
+
+@pytest.fixture
+def say(capsys) -> Say:
+    """Type a command and return its answer."""
+
+    def type_in(*words: str) -> Answer:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return type_in

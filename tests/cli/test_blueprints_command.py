@@ -1,0 +1,68 @@
+"""Claims about `foreword blueprints`: the list, and one of them as a table."""
+
+import pytest
+
+from foreword.testing import write_files
+
+OWN = """\
+name: mine
+description: My own.
+marker: "[cut]"
+marker_without_call: "[cut]"
+slots:
+  - {id: soul, source: file, file: SOUL.md, pace: static}
+"""
+
+
+def test_list(say, folder):
+    """The list has the blueprints that ship and those of the workspace, with what they are for."""
+    write_files(folder, {"blueprints/mine.yaml": OWN})
+    lines = say("blueprints").out.splitlines()
+    assert {"coop", "default", "mine"} <= {line.split()[0] for line in lines}
+    assert any(line.startswith("mine") and line.endswith("My own.") for line in lines)
+
+
+def test_without_a_workspace(say, monkeypatch):
+    """Outside a workspace, those that ship are listed and printed."""
+    monkeypatch.chdir("/")
+    assert {each["name"] for each in say("blueprints", "--json").json} >= {"coop", "default"}
+    assert say("blueprints", "default").code == 0
+    assert "did you mean 'default'?" in say("blueprints", "defualt").err
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_table(say, monkeypatch, columns):
+    """Each slot is a row, in order, with the budget below, and fits the terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = say("blueprints", "default").out
+    slots = [slot["id"] for slot in say("blueprints", "default", "--json").json["slots"]]
+    rows = [line.split()[1] for line in out.splitlines() if line.split()[:1] and line.split()[0].isdecimal()]
+    assert rows == slots
+    assert "system 30,000 tokens or 15 % of the window" in out
+    assert max(map(len, out.splitlines()[2:])) <= columns
+
+
+def test_json_uses_words(say):
+    """The JSON has the words that a blueprint file has."""
+    blueprint = say("blueprints", "default", "--json").json
+    core = blueprint["slots"][0]
+    assert (core["pace"], core["trust"], core["placement"]) == ("static", "public", "system")
+    assert core["modes"] == ["full", "minimal", "none"]
+
+
+def test_unknown(say):
+    """An unknown blueprint is bad input, with the nearest name."""
+    answer = say("blueprints", "cop")
+    assert answer.code == 2
+    assert "did you mean 'coop'?" in answer.err
+
+
+def test_broken_one(say, folder):
+    """A broken blueprint is marked in the list, and its faults are shown when it is asked for."""
+    write_files(folder, {"blueprints/mine.yaml": OWN.replace("static", "sometimes").replace("source: file,", "")})
+    answer = say("blueprints")
+    assert answer.code == 0
+    assert "cannot be used: 2 faults" in answer.out
+    answer = say("blueprints", "mine")
+    assert answer.code == 2
+    assert "blueprints/mine.yaml:6: " in answer.err

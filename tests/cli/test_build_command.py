@@ -1,0 +1,232 @@
+"""Claims about `foreword build`: the options of a turn, and the formats it is printed in."""
+
+import json
+
+import pytest
+
+from foreword.cli.turns import parse_time
+from foreword.testing import write_files
+
+
+def test_owner_in_private(say):
+    """Without options the owner speaks in a private chat, and sees what is theirs."""
+    answer = say("build")
+    assert (answer.code, answer.err) == (0, "")
+    assert "Alice binds books." in answer.out
+    assert say("build", "--json").json["clearance"]["level"] == "full"
+
+
+def test_text_ends_once(say):
+    """The text ends with one line break."""
+    out = say("build").out
+    assert out.endswith("\n")
+    assert not out.endswith("\n\n")
+
+
+@pytest.mark.parametrize("words", [["--user", "mallory"], ["--situation", "stage"]])
+def test_unknown_is_public(say, words):
+    """An unknown user or situation is public, with a warning and exit code 0."""
+    answer = say("build", "--json", *words)
+    assert answer.code == 0
+    assert "warning" in answer.err
+    assert "is not known" in answer.err
+    assert answer.json["clearance"]["level"] == "public"
+
+
+@pytest.mark.parametrize(("option", "name"), [("--agent", "ried"), ("--blueprint", "defualt")])
+def test_unknown_is_refused(say, option, name):
+    """An unknown agent or blueprint is bad input, with the nearest name."""
+    answer = say("build", option, name)
+    assert answer.code == 2
+    assert "did you mean" in answer.err
+
+
+def test_unknown_model(say):
+    """A model nobody knows is used with a warning about what is assumed."""
+    answer = say("build", "--model", "acme:zeta")
+    assert answer.code == 0
+    assert "acme:zeta" in answer.err
+    assert "assumed" in answer.err
+
+
+def test_room_has_its_situation(say):
+    """In a room, the room's situation holds unless another one is named."""
+    assert say("build", "--json", "--room", "family").json["clearance"]["level"] == "familiar"
+    assert say("build", "--json", "--room", "elsewhere").json["clearance"]["level"] == "familiar"
+    # Naming a private chat does not lift what a room allows.
+    assert say("build", "--json", "--room", "family", "--situation", "dm").json["clearance"]["level"] == "familiar"
+
+
+@pytest.mark.parametrize("shape", ["anthropic", "openai", "responses", "gemini", "plain"])
+def test_provider_formats(say, shape):
+    """A provider's format is its request as JSON, with the message in it, nothing escaped."""
+    answer = say("build", "--format", shape, "--message", "Où est le chat ?")
+    assert answer.code == 0
+    assert "Où est le chat ?" in answer.out
+    assert isinstance(answer.json, dict)
+
+
+def test_json_is_a_format(say):
+    """`--json` is `--format json`, and cannot go with another one."""
+    now = ("--now", "2026-11-15T08:30")
+    assert say("build", "--json", *now).out == say("build", "--format", "json", *now).out
+    answer = say("build", "--json", "--format", "text")
+    assert answer.code == 2
+    assert "two things" in answer.err
+
+
+def test_now_is_local(say):
+    """A time without a zone is the user's own; one with a zone is shown in theirs."""
+    assert "08:30 (Europe/Paris)" in say("build", "--now", "2026-11-15T08:30").out
+    assert "09:30 (Europe/Paris)" in say("build", "--now", "2026-11-15T08:30Z").out
+    assert "08:30 (UTC)" in say("build", "--user", "bob", "--now", "2026-11-15T08:30").out
+
+
+@pytest.mark.parametrize(
+    "text", ["soon", "", "2026-13-01", "25:00", "0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00"]
+)
+def test_now_is_no_time(say, text):
+    """What is no time, or lies at the end of the calendar, is bad input."""
+    answer = say("build", f"--now={text}")
+    assert answer.code == 2
+    assert "is no time" in answer.err
+
+
+def test_parse_time_keeps_zone():
+    """A time with a zone keeps it."""
+    assert parse_time("2026-11-15T08:30+05:00", None).utcoffset().total_seconds() == 5 * 3600
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.json", json.dumps({"id": "7", "title": "Roof", "steps": [{"text": "Call", "status": "done"}]})),
+        ("t.yaml", 'id: "7"\ntitle: Roof\nsteps:\n  - {text: Call, status: done}\n'),
+    ],
+)
+def test_task(say, folder, name, text):
+    """A task comes from JSON or YAML."""
+    write_files(folder, {name: text})
+    out = say("build", "--task", name).out
+    assert "#7" in out
+    assert "✓ Call (done)" in out
+
+
+def test_task_faults_have_lines(say, folder):
+    """A YAML task with faults shows all of them, with lines."""
+    write_files(folder, {"t.yaml": "id: 7\ntitel: Roof\nsteps: [{text: x, status: dun}]\n"})
+    answer = say("build", "--task", "t.yaml")
+    assert answer.code == 2
+    assert "t.yaml:1: " in answer.err
+    assert "t.yaml:2: titel is not a known key; did you mean 'title'?" in answer.err
+    assert "t.yaml:3: steps[0].status must be one of active, open, done" in answer.err
+
+
+def test_tools(say, folder):
+    """Tools from a file stand beside the built-in ones; one without a trust is for full clearance only."""
+    tools = [{"name": "lamp", "description": "Switch a lamp", "parameters": {"type": "object"}}]
+    write_files(folder, {"tools.json": json.dumps(tools)})
+    names = {tool["name"] for tool in say("build", "--format", "anthropic", "--tools", "tools.json").json["tools"]}
+    assert names == {"lamp", "memory_get", "read_section"}
+    public = say("build", "--format", "anthropic", "--tools", "tools.json", "--user", "bob").json["tools"]
+    assert "lamp" not in {tool["name"] for tool in public}
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ({}, "must be a list"),
+        ([{"description": "x"}], "[0].name is missing"),
+        ([{"name": "x", "trust": "ful"}], "'full'"),
+        ([{"name": "x", "parameters": 3}], "parameters must be a JSON object"),
+        ([{"name": "x", "inputSchema": {}}], "not a known key"),
+        ([{"name": "x"}, {"name": "x"}], "same name: x"),
+        ([{"name": "memory_get"}], "same name: memory_get"),
+        (["x"], "must be a mapping"),
+        ([{"name": "x", "parameters": json.loads('{"a":' * 90 + "1" + "}" * 90)}], "levels deep"),
+    ],
+)
+def test_bad_tools(say, folder, value, hint):
+    """Tools of the wrong shape are refused with what is wrong."""
+    write_files(folder, {"tools.json": json.dumps(value)})
+    answer = say("build", "--tools", "tools.json")
+    assert answer.code == 2
+    assert hint in answer.err
+    assert "tools.json" in answer.err or "same name" in hint
+
+
+def test_history(say, folder):
+    """The conversation so far is part of the request."""
+    write_files(
+        folder, {"h.json": '[{"role": "user", "text": "hi"}, {"role": "assistant", "text": "hello \\ud83d\\ude42"}]'}
+    )
+    request = say("build", "--format", "openai", "--history", "h.json", "--message", "and?").json
+    assert [message["role"] for message in request["messages"]] == ["system", "user", "assistant", "user"]
+    assert request["messages"][2]["content"] == "hello 🙂"
+
+
+@pytest.mark.parametrize(
+    ("raw", "hint"),
+    [
+        (b"[", "h.json:1: this is not valid JSON"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"\xff", "h.json:1: this is not UTF-8"),
+        (b"[\0]", "NUL byte"),
+        (b'[{"role": "user", "text": "\\ud800"}]', "surrogate"),
+        (b'[{"role": "robot", "text": "x"}]', "[0].role must be one of user, assistant"),
+        (b'[{"role": "user"}]', "[0].text is missing"),
+        (b"[" + b"9" * 5000 + b"]", "number that is too long"),
+    ],
+)
+def test_bad_history(say, folder, raw, hint):
+    """A history that cannot be used is refused with the reason."""
+    (folder / "h.json").write_bytes(raw)
+    answer = say("build", "--history", "h.json")
+    assert answer.code == 2
+    assert hint in answer.err
+
+
+@pytest.mark.parametrize("option", ["--history", "--tools", "--task", "--instructions"])
+def test_unreadable_files(say, option):
+    """A file that is missing, or a folder in its place, is bad input."""
+    for name in ("nowhere.json", "memory"):
+        answer = say("build", option, name)
+        assert answer.code == 2
+        assert f"{name} cannot be read" in answer.err
+
+
+def test_instructions(say, folder):
+    """Standing instructions come from a text file."""
+    write_files(folder, {"i.txt": "Always rhyme.\n"})
+    assert "Always rhyme." in say("build", "--instructions", "i.txt").out
+
+
+def test_project(say, folder):
+    """The project is named by its whole path; one that is no folder is bad input."""
+    assert f"Project: {folder}/memory" in say("build", "--project", "memory").out
+    answer = say("build", "--project", "SOUL.md")
+    assert answer.code == 2
+    assert "is no folder" in answer.err
+
+
+def test_plan_background_mode(say):
+    """Plan mode, delivery and prompt mode reach the turn."""
+    sections = {
+        row["id"]: row["verdict"]
+        for row in say("build", "--json", "--plan", "--background", "never", "--mode", "minimal").json["sections"]
+    }
+    assert (sections["plan"], sections["background"], sections["soul"]) == ("kept", "absent", "absent")
+    assert "## Background" in say("build", "--background", "never").out
+
+
+def test_host_is_told(say):
+    """The facts of this machine reach the prompt at inner clearance, and no lower."""
+    assert "Host: host=" in say("build").out
+    assert "Host: host=" not in say("build", "--user", "bob").out
+
+
+def test_withheld_is_told_to_the_owner(say):
+    """The one at the shell is the owner, and is told what another person does not get."""
+    rows = {row["id"]: row for row in say("build", "--json", "--user", "bob").json["sections"]}
+    assert rows["user"]["verdict"] == "withheld"
+    assert rows["user"]["sha256"] is None

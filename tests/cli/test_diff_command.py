@@ -1,0 +1,188 @@
+"""Claims about `foreword diff`: what changed, where the cached prefix moved, and what that costs."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from foreword.testing import write_files
+
+NOW = ("--now", "2026-11-15T08:30")
+
+
+@pytest.fixture
+def record(say, folder):
+    """Record an assembly under a name, after some files were changed."""
+
+    def make(name, files=None, *words):
+        write_files(folder, files or {})
+        (folder / name).write_text(say("build", "--json", *NOW, *words).out)
+        return name
+
+    return make
+
+
+def load(name):
+    """Load a recorded assembly."""
+    with open(name, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def compare(say, before="a.json", after="b.json"):
+    """Compare two recorded assemblies, and return the JSON."""
+    answer = say("diff", before, after, "--json")
+    assert answer.code == 0, answer
+    return answer.json
+
+
+def test_same(say, record):
+    """Two equal assemblies differ in nothing, and the prefix held."""
+    record("a.json")
+    answer = say("diff", "a.json", "a.json")
+    assert answer.code == 0
+    assert "the cached prefix is the same, byte for byte" in answer.out
+    assert {change["what"] for change in compare(say, "a.json", "a.json")["changes"]} == {"same"}
+
+
+def test_tail_moves_nothing(say, record):
+    """Another time and another message change a section and leave the cached prefix alone."""
+    record("a.json")
+    record("b.json", None, "--now", "2026-11-16T09:00")
+    result = compare(say)
+    assert {change["id"]: change["what"] for change in result["changes"]}["time"] == "changed"
+    assert result["move"] is None
+
+
+def test_first_mover(say, record):
+    """Of several changes, the one that stands first in the text moved the prefix, at the byte where it differs."""
+    record("a.json", {"SOUL.md": "You are calm, é.\n", "USER.md": "Old.\n"})
+    record("b.json", {"SOUL.md": "You are calm, è.\n", "USER.md": "New.\n"})
+    result = compare(say)
+    what = {change["id"]: change["what"] for change in result["changes"]}
+    assert (what["soul"], what["user"], what["agents"]) == ("changed", "changed", "same")
+    before, after = (load(name) for name in ("a.json", "b.json"))
+    text = "".join(block["text"] for block in after["blocks"] if block["placement"] == "system")
+    # é and è share their first byte in UTF-8.
+    assert result["move"]["byte"] == len(text[: text.index("è")].encode()) + 1
+    assert (result["move"]["section"], result["move"]["what"]) == ("soul", "changed")
+    assert result["tokens"] == {"before": before["budget"]["used"], "after": after["budget"]["used"]}
+
+
+def test_static_block_is_read_when_the_session_moves(say, record):
+    """When only the session block moved, only its tokens are billed anew."""
+    record("a.json", {"USER.md": "Old.\n"})
+    record("b.json", {"USER.md": "New.\n"})
+    move = compare(say)["move"]
+    session = [block for block in load("b.json")["blocks"] if block["pace"] == "session"]
+    assert (move["section"], move["tokens"]) == ("user", session[0]["tokens"])
+    assert move["write_usd"] > move["read_usd"] > 0
+
+
+def test_any_prefix_elsewhere(say, record):
+    """Where a provider caches any equal prefix, only what stands behind the change is billed anew."""
+    model = ("--model", "openai:gpt-5.4")
+    record("a.json", {"AGENTS.md": "Answer first.\n" * 400 + "Old.\n"}, *model)
+    record("b.json", {"AGENTS.md": "Answer first.\n" * 400 + "New.\n"}, *model)
+    move = compare(say)["move"]
+    rows = load("b.json")["sections"]
+    ids = [row["id"] for row in rows]
+    behind = [row for row in rows[ids.index("agents") :] if row["pace"] != "turn"]
+    assert (move["section"], move["tokens"]) == ("agents", sum(row["tokens"] for row in behind))
+
+
+@pytest.mark.parametrize(("files", "what", "cause"), [({"TOOLS.md": "Notes.\n"}, "added", "tools")])
+def test_added_and_removed(say, record, files, what, cause):
+    """A new section moved the prefix where it stands; so does one that is gone."""
+    record("a.json")
+    record("b.json", files)
+    assert (compare(say)["move"]["section"], compare(say)["move"]["what"]) == (cause, what)
+    # The section that is called tools is not the tools.
+    assert f"moved first in {cause} ({what})" in say("diff", "a.json", "b.json").out
+    back = compare(say, "b.json", "a.json")["move"]
+    assert (back["section"], back["what"]) == (cause, "removed")
+
+
+def test_tools_stand_first(say, record, folder):
+    """Other tools leave nothing of the prefix, since they stand before it."""
+    record("a.json")
+    write_files(folder, {"tools.json": '[{"name": "lamp", "description": "Switch a lamp"}]'})
+    record("b.json", None, "--tools", "tools.json")
+    move = compare(say)["move"]
+    assert (move["cause"], move["byte"]) == ("tools", 0)
+    assert "the tool schemas changed" in say("diff", "a.json", "b.json").out
+
+
+def test_another_model(say, record):
+    """Another model has another cache."""
+    record("a.json")
+    record("b.json", None, "--model", "anthropic:claude-opus-5")
+    assert compare(say)["move"]["cause"] == "model"
+
+
+def test_too_short_to_be_cached(say, record):
+    """A prefix below the provider's minimum was never cached, so nothing is lost."""
+    record("a.json", {"AGENTS.md": "Short.\n"}, "--model", "anthropic:claude-haiku-4-5")
+    record("b.json", {"AGENTS.md": "Other.\n"}, "--model", "anthropic:claude-haiku-4-5")
+    assert compare(say)["move"] is None
+    assert "too short to be cached" in say("diff", "a.json", "b.json").out
+
+
+def test_unknown_price(say, record):
+    """Where no price is known, tokens are counted and no price is said."""
+    record("a.json", {"SOUL.md": "One.\n"}, "--model", "acme:zeta")
+    record("b.json", {"SOUL.md": "Two.\n"}, "--model", "acme:zeta")
+    assert compare(say)["move"]["write_usd"] is None
+    assert "$" not in say("diff", "a.json", "b.json").out
+
+
+def test_words(say, record):
+    """People read the sections that differ, the first mover and the price."""
+    record("a.json", {"SOUL.md": "One.\n"})
+    record("b.json", {"SOUL.md": "Two, three.\n"})
+    out = say("diff", "a.json", "b.json").out
+    assert " soul" in out
+    assert "the cached prefix moved first in soul (changed), at byte " in out
+    assert "must be billed anew: $" in out
+
+
+def test_outside_a_workspace(say, record, folder, monkeypatch):
+    """Two files can be compared anywhere."""
+    record("a.json")
+    monkeypatch.chdir("/")
+    assert say("diff", folder / "a.json", folder / "a.json").code == 0
+
+
+def test_stdin(say, record, folder, monkeypatch):
+    """One of the two can come from stdin, and only one."""
+    record("a.json")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((folder / "a.json").read_bytes())))
+    assert say("diff", "a.json", "-").code == 0
+    assert "only one" in say("diff", "-", "-").err
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        (lambda _: "[", "not valid JSON"),
+        (lambda _: [], "it has no schema"),
+        (lambda _: {}, "it has no schema"),
+        (lambda value: {**value, "schema": "foreword/9"}, "'foreword/9', and only 'foreword/1'"),
+        (lambda value: {**value, "text": "other"}, "its blocks are not its text"),
+        (lambda value: {**value, "blocks": 3}, "'blocks' is int and should be list"),
+        (lambda value: {**value, "sections": [{"id": "x"}]}, "'span' is missing"),
+        (lambda value: {**value, "sections": [{"id": "x", "span": [0, 10**9]}]}, "outside its text"),
+        (lambda value: {**value, "sections": [{"id": "x", "span": [1]}]}, "no whole assembly"),
+        (lambda value: {**value, "sections": [None]}, "no whole assembly"),
+        (lambda value: {key: item for key, item in value.items() if key != "budget"}, "'budget' is missing"),
+    ],
+)
+def test_invalid_files(say, record, folder, change, hint):
+    """A file that is no assembly is bad input, with the reason."""
+    record("a.json")
+    broken = change(json.loads((folder / "a.json").read_text()))
+    (folder / "b.json").write_text(broken if isinstance(broken, str) else json.dumps(broken))
+    answer = say("diff", "a.json", "b.json")
+    assert (answer.code, answer.out) == (2, "")
+    assert "b.json" in answer.err
+    assert hint in answer.err

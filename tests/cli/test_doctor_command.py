@@ -1,0 +1,117 @@
+"""Claims about `foreword doctor`: it names what is wrong with its remedy, and never a key."""
+
+import os
+
+import pytest
+
+from foreword.cli.checks import check_python
+from foreword.testing import write_files
+
+KEY = "sk-very-secret"
+
+
+def find(answer, subject):
+    """Find the checks of one subject."""
+    return [(check["level"], check["message"]) for check in answer.json["checks"] if check["subject"] == subject]
+
+
+def test_healthy(say, monkeypatch):
+    """A healthy installation says so, and the exit code is 0."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    answer = say("doctor")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.endswith("all is well\n")
+    assert {line.split()[0] for line in answer.out.splitlines()[:-2]} == {"ok"}
+
+
+def test_keys_are_never_shown(say, folder, monkeypatch):
+    """A key is named with its origin, and its value is nowhere."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    write_files(folder, {".env": f"ANTHROPIC_API_KEY={KEY}\n"})
+    for words in (["doctor"], ["doctor", "--json"]):
+        answer = say(*words)
+        assert "ANTHROPIC_API_KEY is set (environment)" in answer.out
+        assert KEY not in answer.out + answer.err
+
+
+def test_key_from_dotenv(say, folder):
+    """A key may come from .env, which others should not read."""
+    write_files(folder, {".env": f"ANTHROPIC_API_KEY={KEY}\n"})
+    os.chmod(folder / ".env", 0o644)
+    answer = say("doctor", "--json")
+    assert ("ok", "ANTHROPIC_API_KEY is set (.env)") in find(answer, "agent reid")
+    assert find(answer, ".env") == [("warning", "others on this machine can read it")]
+    os.chmod(folder / ".env", 0o600)
+    assert find(say("doctor", "--json"), ".env") == []
+
+
+def test_missing_key(say):
+    """A missing key is a warning: prompts can be built without one."""
+    answer = say("doctor", "--json")
+    assert answer.code == 0
+    assert ("warning", "there is no ANTHROPIC_API_KEY") in find(answer, "agent reid")
+
+
+@pytest.mark.parametrize("raw", [b"just-a-secret\n", b"\xff", b"A='x\n"])
+def test_broken_dotenv(say, folder, raw):
+    """A .env that cannot be used is an error, and none of it is shown."""
+    (folder / ".env").write_bytes(raw)
+    answer = say("doctor", "--json")
+    assert answer.code == 1
+    assert find(answer, ".env")[-1][0] == "error"
+    assert "secret" not in answer.out
+
+
+def test_all_faults(say, folder):
+    """Every fault of the configuration is an error of its own, with its line."""
+    write_files(folder, {"foreword.yaml": "owner: bob\nusers: {alice: {trust: ful}}\nagnets: {}\n"})
+    answer = say("doctor", "--json")
+    assert answer.code == 1
+    faults = find(answer, "configuration")
+    assert len(faults) == 3
+    assert all(level == "error" and message.startswith("foreword.yaml:") for level, message in faults)
+
+
+def test_unknown_model_zone_and_blueprint(say, folder):
+    """An unknown model or zone is a warning, an unknown blueprint an error."""
+    people = "owner: a\nusers: {a: {trust: full, timezone: Mars/Olympus}}\n"
+    write_files(folder, {"foreword.yaml": people + "agents: {x: {model: 'acme:z', blueprint: defualt}}\n"})
+    answer = say("doctor", "--json")
+    assert answer.code == 1
+    levels = [level for level, _ in find(answer, "agent x")]
+    assert levels == ["error", "warning"]
+    assert find(answer, "user a")[0][0] == "warning"
+
+
+def test_unreadable_files(say, folder):
+    """A file that cannot be used is an error with its reason; broken front matter is a warning."""
+    (folder / "SOUL.md").write_bytes(b"\xff\xfe")
+    (folder / "AGENTS.md").unlink()
+    (folder / "AGENTS.md").mkdir()
+    write_files(folder, {"memory/shared/X.md": "---\na: [\n---\ntext\n"})
+    answer = say("doctor", "--json")
+    assert answer.code == 1
+    assert find(answer, "SOUL.md")[0][0] == "error"
+    assert find(answer, "AGENTS.md")[0][0] == "error"
+    assert find(answer, "memory/shared/X.md")[0][0] == "warning"
+
+
+def test_state_is_no_folder(say, folder):
+    """A state folder that cannot be written is told."""
+    (folder / ".foreword").write_text("")
+    assert find(say("doctor", "--json"), "state")[0][0] == "warning"
+
+
+def test_no_workspace(say, tmp_path, monkeypatch):
+    """Without a workspace the installation is checked all the same."""
+    monkeypatch.chdir(tmp_path)
+    answer = say("doctor", "--json")
+    assert answer.code == 0
+    assert find(answer, "workspace")[0][0] == "warning"
+    assert say("-w", tmp_path / "nowhere", "doctor").code == 1
+
+
+def test_old_python():
+    """A Python that is too old is an error with its remedy."""
+    check = check_python((3, 10, 4))
+    assert (check.level, check.remedy) == ("error", "install Python 3.11 or newer")

@@ -1,0 +1,118 @@
+"""Claims about `foreword explain`: what a person reads, at every width, and the same as JSON."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from foreword.cli.table import cell, draw_bar
+from foreword.testing import write_files
+
+SAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "assistant")
+PRICES = 'models: {"acme:zeta": {window: 100000, input_usd: 2, cache_read_usd: 0.2, cache_write_usd: 2.5}}\n'
+
+
+def test_clearance_first(say):
+    """The first line says the clearance and why; the last ones what is used and what it costs."""
+    lines = say("explain", "--user", "bob").out.splitlines()
+    assert lines[0] == "clearance: familiar, because bob is familiar and a dm allows full"
+    assert re.search(r"\$\d\.\d{4} warm, \$\d\.\d{4} cold$", lines[-1])
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 140, 200])
+def test_no_word_is_cut(say, monkeypatch, columns):
+    """At every width, each slot and each word of its reason is there, and nothing is replaced by an ellipsis."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    sections = say("explain", "--json").json["sections"]
+    out = say("explain").out
+    words = set(out.split())
+    assert "…" not in out
+    assert {row["id"] for row in sections} <= words
+    assert {word for row in sections for word in row["reason"].split()} <= words
+
+
+@pytest.mark.parametrize("columns", [80, 100, 140])
+def test_fits_the_terminal(say, monkeypatch, columns):
+    """No line is wider than the terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert max(map(len, say("explain").out.splitlines())) <= columns
+
+
+def test_piped_is_plain(say, monkeypatch):
+    """What is piped has no colour, and one line per slot."""
+    monkeypatch.delenv("COLUMNS")
+    out = say("explain").out
+    rows = say("explain", "--json").json["sections"]
+    assert "\x1b" not in out
+    lines = [line.split() for line in out.splitlines()]
+    assert all(any(line[:1] == [row["id"]] for line in lines) for row in rows)
+    assert len(lines) == len(rows) + 5
+
+
+def test_colour_in_a_terminal():
+    """In a terminal the paces have colours, unless NO_COLOR is set."""
+    words = [sys.executable, "-c", "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)", sys.executable, "-c"]
+    words += ["import sys; from foreword.cli import main; sys.exit(main(['explain']))"]
+    environ = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
+    environ |= {"TERM": "xterm-256color"}
+    shown = subprocess.run(words, capture_output=True, env=environ, timeout=60, check=True, stdin=subprocess.DEVNULL)
+    assert b"\x1b[36m" in shown.stdout
+    plain = {**environ, "NO_COLOR": "1"}
+    shown = subprocess.run(words, capture_output=True, env=plain, timeout=60, check=True, stdin=subprocess.DEVNULL)
+    assert b"\x1b[36m" not in shown.stdout
+
+
+def test_json_adds_the_price(say, folder):
+    """The JSON of explain is that of build, with a price that is null where the model has none."""
+    now = ("--now", "2026-11-15T08:30")
+    built, explained = say("build", "--json", *now).json, say("explain", "--json", *now).json
+    price = explained.pop("price")
+    assert explained == built
+    assert 0 < price["warm_usd"] < price["cold_usd"]
+    assert say("explain", "--json", "--model", "acme:zeta").json["price"] is None
+    assert "price not known" in say("explain", "--model", "acme:zeta").out
+    write_files(folder, {"foreword.yaml": (folder / "foreword.yaml").read_text() + PRICES})
+    assert say("explain", "--json", "--model", "acme:zeta").json["price"]["warm_usd"] > 0
+
+
+def test_cached_slots_are_marked(say, monkeypatch):
+    """The slots that the provider reads from its cache are marked, and the mark is explained."""
+    assert re.search(r"^ agents .* • kept", say("explain").out, re.MULTILINE)
+    assert "• is read from the provider's cache" in say("explain").out
+    monkeypatch.setenv("COLUMNS", "140")
+    assert re.search(r"^ agents .* yes +kept", say("explain").out, re.MULTILINE)
+
+
+def test_file_names_cannot_steer(say, folder):
+    """A file name with escape codes in it cannot steer the terminal."""
+    write_files(folder, {"rules/\x1b[31mred.md": "A rule.\n"})
+    out = say("explain").out
+    assert "\x1b" not in out
+    assert "�[31mred.md" in out
+
+
+def test_square_brackets_are_text(say, folder):
+    """A name with square brackets is shown as it is."""
+    write_files(folder, {"rules/[bold]x.md": "A rule.\n"})
+    assert "rules:[bold]x.md" in say("explain").out
+
+
+@pytest.mark.parametrize(("value", "bar"), [(0, ""), (1, "▏"), (50, "██"), (100, "████"), (13, "▌")])
+def test_bar(value, bar):
+    """A bar is true to an eighth of a cell, and never invisible for something."""
+    assert draw_bar(value, 100, 4) == bar
+
+
+def test_cell_shows_what_it_hides():
+    """A cell has no character that a terminal would obey."""
+    assert cell("a\nb\x07").plain == "a�b�"
+
+
+def test_sample(say):
+    """The sample workspace is explained without a warning, to the owner and to a friend in a room."""
+    for words in ([], ["--user", "bob", "--room", "family", "--channel", "telegram"]):
+        answer = say("-w", SAMPLE, "explain", *words)
+        assert (answer.code, answer.err) == (0, "")
+    assert "Reid" in say("-w", SAMPLE, "build").out

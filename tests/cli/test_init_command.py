@@ -1,0 +1,127 @@
+"""Claims about `foreword init`: a workspace that works at once, and never anything overwritten."""
+
+import json
+import os
+
+import pytest
+
+from foreword.cli.init import FILES, find_owner
+from foreword.config import Config, load
+from foreword.config.jsonschema import describe
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch):
+    """Be somebody, somewhere."""
+    monkeypatch.setenv("USER", "sam")
+    monkeypatch.setenv("TZ", "Europe/Paris")
+
+
+def test_new_workspace(say, tmp_path):
+    """Everything is made, and the next steps are named."""
+    answer = say("init", tmp_path / "new")
+    assert (answer.code, answer.err) == (0, "")
+    assert all(path in answer.out for path in FILES)
+    assert f"foreword -w {tmp_path / 'new'} explain" in answer.out
+    assert ".foreword/" in (tmp_path / "new" / ".gitignore").read_text().split()
+    assert ".env" in (tmp_path / "new" / ".gitignore").read_text().split()
+
+
+def test_works_at_once(say, tmp_path):
+    """A new workspace lints clean, and its turn has no verdict that worries."""
+    say("init", tmp_path / "new")
+    assert say("-w", tmp_path / "new", "lint", "--json").json["findings"] == []
+    explained = say("-w", tmp_path / "new", "explain", "--json")
+    assert explained.err == ""
+    assert {row["verdict"] for row in explained.json["sections"]} <= {"kept", "absent"}
+    assert explained.json["clearance"]["level"] == "full"
+    assert say("-w", tmp_path / "new", "doctor").code == 0
+
+
+def test_comments_are_not_sent(say, tmp_path):
+    """What the files explain to their reader is not sent to the model."""
+    say("init", tmp_path / "new")
+    assert "<!--" not in say("-w", tmp_path / "new", "build").out
+
+
+def test_names(say, tmp_path):
+    """Owner, agent and model are those that were asked for."""
+    say("init", tmp_path / "new", "--owner", "alice", "--agent", "reid", "--model", "openai:gpt-5.4")
+    config = load((tmp_path / "new" / "foreword.yaml").read_text())
+    assert (config.owner, list(config.agents), config.agents["reid"].model) == ("alice", ["reid"], "openai:gpt-5.4")
+    assert config.users["alice"].timezone == "Europe/Paris"
+
+
+@pytest.mark.parametrize("name", ["7", "null", "1e5", "yes", "2026-11-15", "a.b"])
+def test_names_that_yaml_would_mistake(say, tmp_path, name):
+    """A name that YAML would take for something else is still a name."""
+    assert say("init", tmp_path / "new", "--owner", name, "--agent", name).code == 0
+    assert load((tmp_path / "new" / "foreword.yaml").read_text()).owner == name
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "a..b", "é", "a: b"])
+def test_bad_names(say, tmp_path, name):
+    """A name that cannot be a folder's is bad input, and nothing is made."""
+    answer = say("init", tmp_path / "new", f"--owner={name}")
+    assert answer.code == 2
+    assert "not a usable name" in answer.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_schema_for_editors(say, tmp_path):
+    """Editors find the schema of the configuration where its first line says."""
+    say("init", tmp_path / "new")
+    first = (tmp_path / "new" / "foreword.yaml").read_text().splitlines()[0]
+    assert first == "# yaml-language-server: $schema=.foreword/schema.json"
+    assert json.loads((tmp_path / "new" / ".foreword" / "schema.json").read_text()) == describe(Config)
+
+
+def test_nothing_is_overwritten(say, tmp_path):
+    """If one of the files exists, it is named and nothing at all is made."""
+    (tmp_path / "SOUL.md").write_text("mine")
+    answer = say("init", tmp_path)
+    assert answer.code == 2
+    assert "SOUL.md" in answer.err
+    assert "AGENTS.md" not in answer.err
+    assert (tmp_path / "SOUL.md").read_text() == "mine"
+    assert not (tmp_path / "foreword.yaml").exists()
+
+
+def test_dangling_link_is_not_followed(say, tmp_path):
+    """A link that leads nowhere counts as existing."""
+    place = tmp_path / "new"
+    place.mkdir()
+    (place / "SOUL.md").symlink_to(tmp_path / "elsewhere")
+    assert say("init", place).code == 2
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_folder_is_a_file(say, tmp_path):
+    """A file in the place of the folder is bad input, wherever on the way it stands."""
+    (tmp_path / "file").write_text("")
+    assert "is no folder" in say("init", tmp_path / "file").err
+    assert say("init", tmp_path / "file" / "below").code == 2
+
+
+def test_here(say, tmp_path, monkeypatch):
+    """Without a folder, the workspace is made where one stands, and commands need no -w."""
+    place = tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    assert "  foreword explain " in say("init").out
+    assert os.path.exists("foreword.yaml")
+
+
+@pytest.mark.parametrize(
+    ("environ", "owner"),
+    [
+        ({"USER": "Sam"}, "sam"),
+        ({}, "me"),
+        ({"USER": "root"}, "me"),
+        ({"USER": "DOMAIN\\sam"}, "me"),
+        ({"LOGNAME": "kim"}, "kim"),
+    ],
+)
+def test_owner(environ, owner):
+    """The owner is the name one has on the machine, if it can be used and is not the administrator's."""
+    assert find_owner(environ) == owner

@@ -1,0 +1,190 @@
+"""Claims about the command line as a whole: exit codes, mistyped names, and no traceback, whatever one types."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from foreword.testing import write_files
+
+COMMANDS = ("build", "explain", "diff", "lint", "init", "blueprints", "doctor")
+RUN = [sys.executable, "-c", "import sys; from foreword.cli import main; sys.exit(main())"]
+
+
+def test_version(say):
+    """The version is printed to stdout."""
+    answer = say("--version")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith("foreword ")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(say, command):
+    """Each command explains itself with examples that name it."""
+    answer = say(command, "--help")
+    assert answer.code == 0
+    assert "examples:" in answer.out
+    assert f"foreword {command}" in answer.out
+
+
+def test_help_names_commands(say):
+    """The help names every command."""
+    answer = say("--help")
+    assert all(f"    {command} " in answer.out for command in COMMANDS)
+
+
+def test_no_command(say):
+    """Without a command, the commands are listed and the exit code is 2."""
+    answer = say()
+    assert answer.code == 2
+    assert all(command in answer.err for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["buidl"], "did you mean 'build'?"),
+        (["build", "--sitation", "dm"], "did you mean '--situation'?"),
+        (["--worksapce", "x", "build"], "did you mean '--workspace'?"),
+        (["build", "--mode", "ful"], "did you mean 'full'?"),
+        (["build", "--format=jsn"], "did you mean 'json'?"),
+        (["build", "--background", "sometimes"], "there is always, as_needed, never"),
+        (["build", "more"], "unexpected argument 'more'"),
+        (["build", "--user"], "expected one argument"),
+        (["diff", "one"], "required: B"),
+        (["build", "--use", "bob"], "did you mean '--user'?"),
+    ],
+)
+def test_mistyped(say, words, hint):
+    """What is mistyped gets exit code 2 and the nearest valid name, on stderr alone."""
+    answer = say(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert hint in answer.err
+
+
+def test_workspace_before_and_after(say, folder, monkeypatch):
+    """The workspace may be named before the command or after it."""
+    monkeypatch.chdir("/")
+    assert say("-w", folder, "build").out == say("build", "--workspace", folder).out != ""
+
+
+def test_workspace_upwards(say, folder, monkeypatch):
+    """Below a workspace, the workspace is found."""
+    monkeypatch.chdir(folder / "memory" / "private")
+    assert "You are calm." in say("build").out
+
+
+def test_no_workspace(say, tmp_path, monkeypatch):
+    """Where there is no workspace, the way to one is shown."""
+    monkeypatch.chdir(tmp_path)
+    answer = say("build")
+    assert answer.code == 2
+    assert "foreword init" in answer.err
+
+
+def test_missing_workspace(say, tmp_path):
+    """A workspace that is not there is bad input."""
+    answer = say("-w", tmp_path / "nowhere", "explain")
+    assert answer.code == 2
+    assert "is no folder" in answer.err
+
+
+def test_vanished_folder(say, tmp_path, monkeypatch):
+    """Standing in a folder that was deleted is told, not traced."""
+    place = tmp_path / "gone"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    place.rmdir()
+    answer = say("build")
+    assert answer.code == 2
+    assert "does not exist any more" in answer.err
+
+
+@pytest.mark.parametrize("command", ["build", "explain", "lint", "blueprints"])
+def test_broken_configuration(say, folder, monkeypatch, command):
+    """Every fault of a configuration is shown at once, each with a path that can be opened and its line."""
+    text = "owner: alice\nusers: {alice: {trust: ful}}\nagnets: {}\nsituations: {dm: {ceiling: 3}}\n"
+    write_files(folder, {"foreword.yaml": text})
+    monkeypatch.chdir(folder.parent)
+    answer = say("-w", "ws", command)
+    assert (answer.code, answer.out) == (2, "")
+    assert "3 faults" in answer.err
+    for line, hint in ((2, "'full'"), (3, "'agents'"), (4, "ceiling")):
+        assert any(row.startswith(f"ws/foreword.yaml:{line}: ") and hint in row for row in answer.err.splitlines())
+
+
+def test_broken_yaml(say, folder):
+    """YAML that does not parse is one fault with its line."""
+    write_files(folder, {"foreword.yaml": "owner: [alice\nusers: {}\n"})
+    answer = say("build")
+    assert answer.code == 2
+    assert "foreword.yaml:2: this is not valid YAML" in answer.err
+
+
+def test_impossible_budget(say, folder):
+    """Required slots that do not fit end with exit code 1 and the arithmetic."""
+    write_files(folder, {"foreword.yaml": 'owner: a\nusers: {a: {trust: full}}\nmodels: {"tiny": {window: 900}}\n'})
+    answer = say("build", "--model", "tiny")
+    assert (answer.code, answer.out) == (1, "")
+    assert "core" in answer.err
+
+
+def test_argument_not_utf8(say):
+    """An argument that is not UTF-8 is bad input."""
+    answer = say("build", "--message", os.fsdecode(b"\xff"))
+    assert answer.code == 2
+    assert "not UTF-8" in answer.err
+
+
+def test_closed_pipe():
+    """When the reader of the output has gone, nothing is said and the exit code is the shell's for that."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*RUN, "build", "--json"], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_interrupted():
+    """An interrupt ends a command with 130 and no traceback."""
+    process = subprocess.Popen(
+        [*RUN, "diff", "-", "other.json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdin.write(b"{")
+    process.stdin.flush()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"")
+
+
+def test_ascii_locale(folder):
+    """A prompt is UTF-8 in every locale."""
+    write_files(folder, {"SOUL.md": "Très calme, 静か 🙂\n"})
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = subprocess.run([*RUN, "build"], capture_output=True, env=environ, timeout=60, check=True)
+    assert "Très calme, 静か 🙂" in done.stdout.decode()
+
+
+def test_json_everywhere(say, tmp_path):
+    """Every command answers in JSON when asked to."""
+    (tmp_path / "a.json").write_text(say("build", "--json").out)
+    calls = (
+        ["build"],
+        ["explain"],
+        ["diff", tmp_path / "a.json", tmp_path / "a.json"],
+        ["lint"],
+        ["init", tmp_path / "new"],
+        ["blueprints"],
+        ["blueprints", "coop"],
+        ["doctor"],
+    )
+    for call in calls:
+        answer = say(*call, "--json")
+        assert answer.code == 0, answer
+        json.loads(answer.out)
+        assert say("--json", *call).code in (0, 2), call

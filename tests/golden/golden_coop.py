@@ -1,0 +1,209 @@
+"""Goldens of `coop`: its layers, its trust, and its rule of inline, truncate or list."""
+
+from dataclasses import replace
+
+from golden_case import CONFIG, Case, alice, number_lines
+from golden_sections import EVERY, MEMORIES, OWNED, SEARCH, SOUL
+
+from foreword import Mode, Tool, Toolset, Trust, Turn
+from foreword.tools import READING
+
+OVERLAYS = """\
+situations:
+  group: {ceiling: familiar, prompt_overlay: ./prompts/group-rules.md}
+  system: {ceiling: full, prompt_overlay: ./prompts/heartbeat-rules.md}
+prompt:
+  files:
+    - {path: MEMORY.md, trust: full}
+    - {path: TOOLS.md, trust: familiar}
+    - {path: IDENTITY.md, trust: familiar}
+    - {path: USER.md, per_user: true, trust: inner}
+"""
+HOUSE = {
+    "foreword.yaml": CONFIG + OVERLAYS,
+    **{name: OWNED[name] for name in ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "USER.md", "HEARTBEAT.md")},
+    **MEMORIES,
+    "prompts/group-rules.md": "Everyone reads this. Keep it short.\n",
+    "prompts/heartbeat-rules.md": "Say only what changed.\n",
+}
+TOOLS = Toolset([SEARCH, *READING.tools])
+RULES = number_lines(1, 25, "In the group, answer only when somebody asks you.")
+LONG = {"SOUL.md": SOUL, "foreword.yaml": CONFIG + OVERLAYS, "prompts/group-rules.md": RULES}
+QUIET = alice(situation="group", channel="signal")
+HANDBOOK = {"SOUL.md": SOUL, "AGENTS.md": "# The handbook\n\n" + number_lines(1, 60, "Ask before you buy anything.")}
+ROOMY = {"menu_share": 0.5}
+PEOPLE = {
+    f"memory/social/{name}.md": f"---\ndescription: what {name} likes, and when not to call\n---\nText.\n"
+    for name in ("ANNA", "BERT", "CLEO", "DORA", "EMIL", "FAYE", "GREG", "HUGO", "IDA", "JOHN", "KIM", "LEA", "MAX")
+}
+SHARE = {"system": 2000, "menu_share": 0.154}  # 308 tokens, which the menu of all these people weighs
+
+
+def remember(more: int) -> dict[str, str]:
+    """Make memories whose menu weighs one token more or less than 308."""
+    end = {-1: "when to call", 0: "when not to call", 1: "when not to call again"}[more]
+    return {**PEOPLE, "memory/social/MAX.md": f"---\ndescription: what MAX likes, and {end}\n---\nText.\n"}
+
+
+def describe(length: int) -> Tool:
+    """Make a tool whose description has so many characters."""
+    text = ("Turns the lamps of the house on and off, dims them, and tells which of them are on; " * 3)[:length]
+    return Tool(name=f"lamps_{length}", description=text.replace(" ", "_"), trust=Trust.PUBLIC)
+
+
+CASES = (
+    Case(
+        name="coop-full",
+        proves="all layers of an owner's private turn, runtime last; MEMORY.md is on the menu, priced, not dumped",
+        base="coop",
+        files=HOUSE,
+        turn=alice(tools=EVERY, channel="signal:alice-uuid"),
+        verdicts={"memory": "indexed", "heartbeat": "kept"},
+        silent=("Born on",),
+    ),
+    Case(
+        name="coop-bare",
+        proves="missing files are skipped without a marker, and the soul falls back to the built-in one",
+        base="coop",
+        verdicts={"soul": "kept", "agents": "absent", "menu": "absent", "tool-list": "absent"},
+        silent=("MISSING",),
+    ),
+    Case(
+        name="coop-group",
+        proves="the owner in a group: TOOLS.md and IDENTITY.md, not MEMORY.md; the overlay; social memory only",
+        base="coop",
+        files=HOUSE,
+        turn=alice(tools=EVERY, situation="group", channel="signal"),
+        verdicts={"memory": "withheld", "user": "withheld", "overlay": "kept"},
+        silent=("MEMORY", "bees", "boiler", "FINANCE", "RECENT"),
+    ),
+    Case(
+        name="coop-system",
+        proves="a scheduled run has the overlay of its situation",
+        base="coop",
+        files=HOUSE,
+        turn=alice(tools=TOOLS, situation="system", channel="scheduled"),
+    ),
+    Case(
+        name="coop-public",
+        proves="a stranger sees no file, no menu and no private tool",
+        base="coop",
+        files=HOUSE,
+        turn=Turn(user="mallory", situation="dm", channel="telegram", tools=EVERY),
+        verdicts={"menu": "withheld"},
+        silent=("dry, kind", "heron", "Available Memory", "memory_search", "bash", "bees"),
+    ),
+    Case(
+        name="coop-minimal",
+        proves="a subagent gets AGENTS.md and TOOLS.md",
+        base="coop",
+        files=HOUSE,
+        turn=alice(tools=TOOLS, mode=Mode.MINIMAL),
+        verdicts={"soul": "absent", "agents": "kept", "tools": "kept", "runtime": "absent"},
+    ),
+    Case(
+        name="coop-descriptions",
+        proves="a tool's description of 160 characters stays; of 161 it is cut at 160 and ends in three dots",
+        base="coop",
+        files={"SOUL.md": SOUL},
+        turn=alice(tools=Toolset([describe(159), describe(160), describe(161)])),
+    ),
+    Case(
+        name="coop-fits",
+        proves="a file that fits to the last token is inlined",
+        base="coop",
+        files=LONG,
+        turn=QUIET,
+        spare=0,
+        verdicts={"overlay": "kept"},
+    ),
+    Case(
+        name="coop-fits-spare",
+        proves="one token to spare changes nothing",
+        base="coop",
+        files=LONG,
+        turn=QUIET,
+        spare=1,
+        verdicts={"overlay": "kept"},
+    ),
+    Case(
+        name="coop-truncated",
+        proves="a file that is one token too long is truncated at a whole line, with Coop's marker",
+        base="coop",
+        files=LONG,
+        turn=replace(QUIET, tools=READING),
+        spare=-1,
+        verdicts={"overlay": "shortened"},
+    ),
+    Case(
+        name="coop-truncated-no-tools",
+        proves="the marker of a turn without tools offers no call",
+        base="coop",
+        files=LONG,
+        turn=QUIET,
+        spare=-1,
+        verdicts={"overlay": "shortened"},
+        silent=("memory_get",),
+    ),
+    Case(
+        name="coop-200-left",
+        proves="with 200 tokens left a file is truncated; whatever comes after it has to go",
+        base="coop",
+        files=HANDBOOK,
+        turn=alice(tools=READING),
+        budget=ROOMY,
+        edge="agents",
+        spare=0,
+        verdicts={"agents": "shortened"},
+    ),
+    Case(
+        name="coop-199-left",
+        proves="with 199 tokens left the file is listed on the menu instead",
+        base="coop",
+        files=HANDBOOK,
+        turn=alice(tools=READING),
+        budget=ROOMY,
+        edge="agents",
+        spare=-1,
+        verdicts={"agents": "indexed", "channel": "kept", "tool-list": "kept", "menu": "kept"},
+        says={"agents": "199 are left for it; on the menu"},
+    ),
+    Case(
+        name="coop-201-left",
+        proves="with 201 tokens left the file is truncated as well",
+        base="coop",
+        files=HANDBOOK,
+        turn=alice(tools=READING, channel="signal"),
+        budget=ROOMY,
+        edge="agents",
+        spare=1,
+        verdicts={"agents": "shortened"},
+    ),
+    Case(
+        name="coop-menu-whole",
+        proves="a menu that fills its share exactly is whole",
+        base="coop",
+        files={"SOUL.md": SOUL, **remember(0)},
+        turn=alice(tools=READING),
+        budget=SHARE,
+        verdicts={"menu": "kept"},
+    ),
+    Case(
+        name="coop-menu-spare",
+        proves="a menu one token below its share is whole",
+        base="coop",
+        files={"SOUL.md": SOUL, **remember(-1)},
+        turn=alice(tools=READING),
+        budget=SHARE,
+        verdicts={"menu": "kept"},
+    ),
+    Case(
+        name="coop-menu-cut",
+        proves="a menu one token beyond its share is truncated at a whole line, with a call that reads the rest",
+        base="coop",
+        files={"SOUL.md": SOUL, **remember(1)},
+        turn=alice(tools=READING),
+        budget=SHARE,
+        verdicts={"menu": "shortened"},
+    ),
+)

@@ -1,0 +1,108 @@
+"""Law 1: the same inputs give the same bytes."""
+
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import open_at, see, turns, worlds
+
+
+@given(worlds(), turns())
+def test_two_workspaces_give_the_same_bytes(world, turn):
+    """Two workspaces with the same texts give the same bytes, in whatever order their files were made.
+
+    Seen to fail when `Files` listed a folder in the order of the file system.
+    """
+    with world.opened() as one, world.opened(backwards=True) as other:
+        assert see(one, turn) == see(other, turn)
+
+
+@given(worlds(), turns())
+def test_a_second_look_gives_the_same_bytes(world, turn):
+    """A workspace gives the same bytes again, with everything it remembered or with nothing.
+
+    Seen to fail when `CountShelf` read its counts back one too high.
+    """
+    with world.opened() as workspace:
+        first = see(workspace, turn)
+        workspace.close()
+        assert see(workspace, turn) == first
+        assert see(open_at(workspace.files.root), turn) == first
+
+
+@given(worlds(), worlds(), turns(), st.booleans())
+def test_an_edited_workspace_gives_what_a_fresh_one_gives(world, later, turn, read):
+    """After files came, went and changed, a workspace gives the bytes that a fresh one would give.
+
+    Seen to fail when `Files` never listed a folder again.
+    """
+    with world.opened() as workspace:
+        see(workspace, turn)
+        root = workspace.files.root
+        for file in world.planted:
+            os.remove(os.path.join(root, file.path))
+        later.write(root)
+        if read:
+            workspace.refresh(now=True)
+            see(workspace, turn)
+            world.write(root)
+        workspace.refresh(now=True)
+        assert workspace.fault is None
+        assert see(workspace, turn) == see(open_at(root), turn)
+
+
+@settings(max_examples=max(2, settings.default.max_examples // 100))
+@given(st.lists(st.tuples(worlds(), turns()), min_size=4, max_size=4))
+def test_two_processes_give_the_same_bytes(cases):
+    """Processes with different hash seeds give the same bytes.
+
+    Seen to fail when `Toolset` sorted its tools by the hash of their names.
+    """
+    with TemporaryDirectory() as folder:
+        for at, (world, _) in enumerate(cases):
+            world.write(os.path.join(folder, str(at)))
+        with open(os.path.join(folder, "turns"), "wb") as file:
+            pickle.dump([replace_tools(turn) for _, turn in cases], file)
+        assert look_from_afar(folder, "1") == look_from_afar(folder, "2")
+
+
+def replace_tools(turn):
+    """Write a turn's tools as plain values, so that the other process sorts them itself."""
+    tools = turn.tools.tools if turn.tools is not None else None
+    fields = {name: getattr(turn, name) for name in turn.__slots__ if name != "tools"}
+    return fields, [(tool.name, tool.description, dict(tool.parameters), tool.trust, tool.kind) for tool in tools or ()]
+
+
+def look_from_afar(folder, seed):
+    """Assemble the stored turns in a process of their own."""
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    done = subprocess.run(
+        [sys.executable, __file__, folder], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def main(folder):
+    """Print a digest of everything that can be seen of each stored turn."""
+    from foreword.turn import Tool, Toolset, Turn
+
+    with open(os.path.join(folder, "turns"), "rb") as file:
+        stored = pickle.load(file)
+    digests = []
+    for at, (fields, tools) in enumerate(stored):
+        names = ("name", "description", "parameters", "trust", "kind")
+        toolset = Toolset(Tool(**dict(zip(names, tool, strict=True))) for tool in tools) if tools else None
+        seen = see(open_at(os.path.join(folder, str(at))), Turn(**fields, tools=toolset))
+        digests.append({name: hashlib.sha256(text.encode()).hexdigest() for name, text in seen.items()})
+    sys.stdout.write(json.dumps(digests))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,181 @@
+"""Law 3: what is above the clearance changes nothing below it, and is never opened."""
+
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from worlds import STRANGER, assemble, dump, see, turns, worlds
+
+from foreword.errors import InputError
+from foreword.testing import make_workspace
+from foreword.turn import Toolset, Turn
+from foreword.words import Trust
+
+OPENED: list[str] = []
+WATCHING: list[bool] = []
+
+
+def watch(event, arguments):
+    """Note every file that is opened while somebody watches; a hook can never be taken off again."""
+    if WATCHING and event == "open" and isinstance(arguments[0], str):
+        OPENED.append(arguments[0])
+
+
+sys.addaudithook(watch)
+
+
+def ask(workspace, assembly, path):
+    """Read a path with the reading tool and return every byte of the answer, or of the refusal."""
+    try:
+        return repr(workspace.call(assembly, "memory_get", {"path": path}))
+    except InputError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def names_of(file):
+    """The names under which somebody may ask for a file."""
+    return (file.path, file.path.removeprefix("memory/"), "./" + file.path, file.path + "/", file.path.upper())
+
+
+@given(worlds(), turns())
+def test_deleting_what_is_above_changes_no_byte(world, turn):
+    """Deleting every file above the clearance changes no byte of prompt, request, report or error.
+
+    Seen to fail when `find_memories` did not ask for the trust of a store.
+    """
+    level = world.level(turn)
+    with world.opened() as whole, world.without(level).opened() as less:
+        assert see(whole, turn) == see(less, turn)
+
+
+@given(worlds(), turns())
+def test_deleting_what_is_above_changes_no_answer_of_a_tool(world, turn):
+    """Deleting every file above the clearance changes no answer and no refusal of the reading tools.
+
+    Seen to fail when `find_path` did not ask for the trust of a store.
+    """
+    level = world.level(turn)
+    with world.opened() as whole, world.without(level).opened() as less:
+        one, other = assemble(whole, turn), assemble(less, turn)
+        assume(one is not None and other is not None)
+        for path in (path for file in world.planted for path in names_of(file)):
+            assert ask(whole, one, path) == ask(less, other, path)
+
+
+@given(worlds(), turns())
+def test_facts_of_the_turn_above_the_clearance_change_no_byte(world, turn):
+    """A turn's own facts and tools that its clearance may not see change no byte either.
+
+    Seen to fail when `agree` counted the schemas of all tools of the turn.
+    """
+    level = world.level(turn)
+    tools = turn.tools and Toolset(tool for tool in turn.tools.tools if tool.trust <= level)
+    less = replace(turn, tools=tools)
+    if level < Trust.INNER:
+        less = replace(less, task=None, git=None, project="", directories=(), host=None, sandbox=None)
+    if level < Trust.FAMILIAR or turn.room or turn.user in ("", STRANGER):
+        less = replace(less, instructions="")
+    with world.opened() as workspace:
+        assert see(workspace, turn) == see(workspace, less)
+
+
+@given(worlds(), turns())
+def test_no_canary_from_above_is_visible(world, turn):
+    """No byte of a text above the clearance is in anything that the reader of a turn sees.
+
+    Seen to fail when `judge` compared with the user's trust instead of the clearance.
+    """
+    level = world.level(turn)
+    with world.opened() as workspace:
+        seen = "\n".join(see(workspace, turn).values())
+    for file in world.planted:
+        assert file.trust <= level or file.canary not in seen
+    for trust in Trust:
+        assert trust <= level or f"kanaritool{trust}" not in seen
+
+
+@given(worlds(), turns())
+def test_a_turn_opens_nothing_above_its_clearance(world, turn):
+    """A turn, and every question to its reading tools, opens no file above its clearance.
+
+    Seen to fail when a refused entry kept its paths and its source was asked before its verdict was looked at.
+    """
+    level = world.level(turn)
+    with world.opened() as workspace:
+        OPENED.clear()
+        WATCHING.append(True)
+        try:
+            assembly = assemble(workspace, turn)
+            for file in world.planted if assembly else ():
+                for path in names_of(file):
+                    ask(workspace, assembly, path)
+        finally:
+            WATCHING.clear()
+        below = {os.path.relpath(path, workspace.files.root) for path in OPENED}
+    assert f"blueprints/{turn.blueprint}.yaml" in below
+    assert not below & {file.path for file in world.planted if file.trust > level}
+
+
+@given(worlds(), turns())
+def test_withheld_and_missing_sound_the_same(world, turn):
+    """The tools answer for a withheld path in the words they have for one that does not exist.
+
+    Seen to fail when `call` said that a path needs a higher trust.
+    """
+    level = world.level(turn)
+    with world.opened() as workspace:
+        assembly = assemble(workspace, turn)
+        assume(assembly is not None)
+        for file in world.planted:
+            if file.trust > level:
+                path = file.path.removeprefix("memory/")
+                missing = path.removesuffix(".md") + "-is-not-there.md"
+                assert ask(workspace, assembly, missing).replace(missing, path) == ask(workspace, assembly, path)
+
+
+LISTED = (
+    "rules/own.md",
+    "skills/own/SKILL.md",
+    "channels/web.md",
+    "prompts/odd.md",
+    "groups/den/own.md",
+    "memory/social/own.md",
+)
+
+
+@pytest.mark.xfail(strict=True, reason="prompt.files trust is asked for slots with a fixed file name only")
+@pytest.mark.parametrize("path", LISTED)
+def test_a_listed_trust_holds_wherever_the_file_stands(tmp_path, path):
+    """A file that the owner lists as full is full, also where a folder or another slot would show it to more people.
+
+    Seen to fail while only slots with a fixed file name asked for the listed trust.
+    """
+    config = {
+        "owner": "alice",
+        "users": {"alice": {"trust": "full"}, "bob": {"trust": "familiar"}},
+        "situations": {"dm": {"ceiling": "full"}, "odd": {"ceiling": "full", "prompt_overlay": "prompts/odd.md"}},
+        "prompt": {"files": [{"path": path, "trust": "full"}]},
+    }
+    text = "---\nname: own\ndescription: kanari\n---\nkanari\n"
+    workspace = make_workspace(tmp_path, {"foreword.yaml": dump(config), path: text})
+    room = "den" if path.startswith("groups") else ""
+    for situation in ("dm", "odd", "group"):
+        turn = Turn(user="bob", situation=situation, channel="web", room=room)
+        assert "kanari" not in "\n".join(see(workspace, turn).values())
+        assembly = workspace.assemble(turn)
+        for name in (path, path.removeprefix("memory/")):
+            assert "kanari" not in ask(workspace, assembly, name)
+
+
+@pytest.mark.xfail(strict=True, reason="a link inside the workspace is read at the trust of its own name")
+def test_a_link_does_not_lower_a_trust(tmp_path):
+    """A link inside the workspace does not show a file to people who may not see it.
+
+    Seen to fail while trust was asked of the name of a file only.
+    """
+    config = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
+    workspace = make_workspace(tmp_path, {"foreword.yaml": config, "MEMORY.md": "kanari", "rules/a.md": "ours"})
+    os.symlink("../MEMORY.md", tmp_path / "rules" / "link.md")
+    assert "kanari" not in "\n".join(see(workspace, Turn(user="bob", situation="dm")).values())

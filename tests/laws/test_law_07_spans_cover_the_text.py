@@ -1,0 +1,64 @@
+"""Law 7: spans cover the text exactly; the flat text equals the blocks joined."""
+
+from hypothesis import assume, given
+from worlds import assemble, turns, worlds
+
+from foreword.wire import SHAPES
+from foreword.words import Placement
+
+
+def find_parts(shape, request):
+    """Return the system text of a request, and the text parts of its newest message."""
+    if shape == "anthropic":
+        system = "".join(block["text"] for block in request.get("system", ()))
+        newest = request["messages"][-1]["content"] if request["messages"] else []
+    elif shape == "openai":
+        system = "".join(said["content"] for said in request["messages"] if said["role"] == "system")
+        newest = request["messages"][-1]["content"] if request["messages"] else []
+    elif shape == "responses":
+        system, newest = request.get("instructions", ""), request["input"][-1]["content"] if request["input"] else []
+    elif shape == "gemini":
+        system = "".join(part["text"] for part in request.get("systemInstruction", {"parts": []})["parts"])
+        newest = request["contents"][-1]["parts"] if request["contents"] else []
+    else:
+        return request["system"], [request["message"]]
+    return system, [part["text"] for part in newest if isinstance(part, dict)]
+
+
+@given(worlds(), turns())
+def test_spans_cover_the_text(world, turn):
+    """Every character belongs to exactly one span, in order, and the blocks joined are the text.
+
+    Seen to fail when `join` counted a span without its separator.
+    """
+    with world.opened() as workspace:
+        assembly = assemble(workspace, turn)
+        assume(assembly is not None)
+        shown = assembly.to_dict()
+        at = 0
+        for span in assembly.prompt.spans:
+            assert span.start == at < span.end
+            at = span.end
+        assert at == len(assembly.prompt.text)
+        assert "".join(block["text"] for block in shown["blocks"]) == shown["text"] == assembly.prompt.text
+        places = [tuple(section["span"]) for section in shown["sections"] if section["span"]]
+        assert sorted(places) == [(span.start, span.end) for span in assembly.prompt.spans]
+        order = [block.placement for block in assembly.prompt.blocks]
+        assert order == sorted(order, key=lambda placement: placement is Placement.TAIL)
+
+
+@given(worlds(), turns())
+def test_every_envelope_carries_the_text(world, turn):
+    """In every provider's shape the system part and the tail are together the text that explain shows.
+
+    Seen to fail when `Letter.system` joined its blocks with a line break.
+    """
+    with world.opened() as workspace:
+        assembly = assemble(workspace, turn)
+        assume(assembly is not None)
+        text = assembly.prompt.text
+        tail = "".join(block.text for block in assembly.prompt.blocks if block.placement is Placement.TAIL)
+        for shape in SHAPES:
+            system, newest = find_parts(shape, assembly.envelope(shape).request)
+            assert system + tail == text
+            assert not tail or newest[0] == tail or (shape == "plain" and newest[0].startswith(tail))

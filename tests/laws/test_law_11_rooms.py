@@ -1,0 +1,108 @@
+"""Law 11: in a room everyone reads the reply."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from worlds import PEOPLE, ROOMS, STRANGER, assemble, dump, fitted, see, turns, worlds
+
+from foreword.testing import make_workspace
+from foreword.trust import resolve
+from foreword.turn import Turn
+from foreword.words import Trust
+
+SITUATIONS = ("dm", "group", "system", "odd", "nowhere", "")
+
+
+@given(worlds())
+def test_a_room_bounds_whoever_speaks(world):
+    """In a known room nobody's clearance passes the room's ceiling or its situation's, whatever situation is named.
+
+    Seen to fail when `bounds_of_room` took the ceiling of the room in place of its situation's.
+    """
+    config = world.config
+    for name, user, named in product(ROOMS, (*PEOPLE, STRANGER, ""), SITUATIONS):
+        room = config.rooms[name]
+        bound = min(config.situations[room.situation].ceiling, Trust.FULL if room.ceiling is None else room.ceiling)
+        clearance = resolve(Turn(room=name, user=user, situation=named), config)
+        assert clearance.level <= clearance.ceiling <= bound
+        natural = resolve(Turn(room=name, user=user, situation=room.situation), config)
+        assert clearance.level <= natural.level
+
+
+@given(worlds(), turns(room="attic"))
+def test_an_unknown_room_is_never_private(world, turn):
+    """A room that nobody configured allows no more than a group, even where the turn says it is private.
+
+    Seen to fail when `bounds_of_room` had no bounds for an unknown room.
+    """
+    config = world.config
+    clearance = resolve(replace(turn, situation="dm"), config)
+    assert clearance.level <= min(config.situations["group"].ceiling, config.situations["dm"].ceiling)
+
+
+@given(worlds(), st.sampled_from((*ROOMS, "attic")).flatmap(lambda room: turns(room=room)), st.permutations(PEOPLE))
+def test_nobodys_own_slots_are_in_a_room(world, turn, people):
+    """In a room no per-user slot is present, and people of one clearance get one prompt.
+
+    Seen to fail when `judge` did not look at the room.
+    """
+    one, other = (replace(turn, user=user) for user in people[:2])
+    with world.opened() as workspace:
+        first, second = assemble(workspace, one), assemble(workspace, other)
+        assume(first is not None and second is not None)
+        for assembly in (first, second):
+            assert not [item.item.id for item in fitted(assembly) if item.item.slot.per_user]
+        seen = "\n".join(see(workspace, one).values())
+        assert not [file.path for file in world.planted if file.owner and file.canary in seen]
+        assert "kanariinstructions" not in seen
+        if first.clearance.level == second.clearance.level:
+            assert first.prompt.text == second.prompt.text
+
+
+SLOTS = pytest.mark.xfail(strict=True, reason="judge asks for the slot's own per_user, not for the listed one")
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param("SOUL.md", marks=SLOTS), pytest.param("AGENTS.md", marks=SLOTS), "NOTES.md"]
+)
+def test_a_file_listed_per_user_is_in_no_room(tmp_path, path):
+    """A file that the configuration lists per user is in no room, whichever slot shows it.
+
+    Seen to fail while the slot's own flag alone was asked.
+    """
+    config = {
+        "owner": "alice",
+        "users": {"alice": {"trust": "full"}, "bob": {"trust": "full"}},
+        "prompt": {"files": [{"path": path, "per_user": True, "trust": "familiar"}]},
+    }
+    workspace = make_workspace(tmp_path, {"foreword.yaml": dump(config), f"users/bob/{path}": "kanari"})
+    assert "kanari" in see(workspace, Turn(user="bob", situation="dm"))["text"]
+    assert "kanari" not in "\n".join(see(workspace, Turn(user="bob", situation="group", room="den")).values())
+
+
+@pytest.mark.xfail(strict=True, reason="an unknown room is bounded by a group's ceiling in situation dm only")
+def test_an_unknown_room_is_no_private_place_under_any_name(tmp_path):
+    """A room that nobody configured allows no more than a group, whichever situation the turn names.
+
+    Seen to fail while only the situation dm was lowered to a group's.
+    """
+    config = "owner: alice\nusers: {alice: {trust: full}}\n"
+    workspace = make_workspace(tmp_path, {"foreword.yaml": config, "BOOT.md": "kanari"})
+    turn = Turn(user="alice", situation="system", room="attic")
+    assert "kanari" not in "\n".join(see(workspace, turn).values())
+
+
+@pytest.mark.xfail(strict=True, reason="the overlay follows the situation of the turn, not that of the room")
+def test_a_room_keeps_the_rules_of_its_situation(tmp_path):
+    """Naming another situation does not take the rules of its own situation out of a known room.
+
+    Seen to fail while the overlay followed the turn's word alone.
+    """
+    config = "owner: alice\nusers: {alice: {trust: full}}\nrooms: {den: {situation: group}}\n"
+    config += "situations: {group: {prompt_overlay: prompts/group.md}}\n"
+    workspace = make_workspace(tmp_path, {"foreword.yaml": config, "prompts/group.md": "The rules of the den."})
+    assert "The rules of the den." in see(workspace, Turn(user="alice", situation="group", room="den"))["text"]
+    assert "The rules of the den." in see(workspace, Turn(user="alice", situation="dm", room="den"))["text"]

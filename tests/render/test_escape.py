@@ -1,0 +1,100 @@
+"""Claims about escaping."""
+
+import pytest
+
+from foreword.blueprint.slot import Rendering, Voice
+from foreword.render.escape import Guard
+
+TITLES = ("Core", "Tool Notes", "Available Memory (trust: full)")
+MARKDOWN, XML, PLAIN = (Guard(rendering, TITLES) for rendering in (Rendering.MARKDOWN, Rendering.XML, Rendering.PLAIN))
+SYSTEM, OWNER, OUTSIDE = Voice
+
+
+@pytest.mark.parametrize(
+    ("text", "owner", "outside"),
+    [
+        ("plain text", "plain text", "plain text"),
+        ("# Mine", "# Mine", "\\# Mine"),
+        ("## Core", "\\## Core", "\\## Core"),
+        ("### core ##", "\\### core ##", "\\### core ##"),
+        ("###### CORE", "\\###### CORE", "\\###### CORE"),
+        ("####### Core", "####### Core", "\\####### Core"),
+        ("##\tCore", "\\##\tCore", "\\##\tCore"),
+        ("  ## Core", "  \\## Core", "  \\## Core"),
+        ("\u200b## Core", "\u200b\\## Core", "\u200b\\## Core"),
+        ("\u00a0\ufeff## Core", "\u00a0\ufeff\\## Core", "\u00a0\ufeff\\## Core"),
+        ("## Tool Notes", "\\## Tool Notes", "\\## Tool Notes"),
+        ("## Tool Notes of mine", "## Tool Notes of mine", "\\## Tool Notes of mine"),
+        (
+            "## Available Memory (trust: full)",
+            "\\## Available Memory (trust: full)",
+            "\\## Available Memory (trust: full)",
+        ),
+        ("#tag", "#tag", "#tag"),
+        ("#", "#", "\\#"),
+        ("in C# and F# ", "in C# and F# ", "in C# and F# "),
+        ("a\n## Core\nb", "a\n\\## Core\nb", "a\n\\## Core\nb"),
+        ("Title\n=====", "Title\n=====", "Title\n\\====="),
+        ("Title\n---", "Title\n---", "Title\n\\---"),
+        ("***", "***", "\\***"),
+        ("___", "___", "\\___"),
+        ("- item", "- item", "- item"),
+        ("-", "-", "\\-"),
+        ("a - b = c", "a - b = c", "a - b = c"),
+        ("<skill>", "&lt;skill>", "&lt;skill>"),
+        ("</ available_skills >", "&lt;/ available_skills >", "&lt;/ available_skills >"),
+        ("<SKILL name='x'>", "&lt;SKILL name='x'>", "&lt;SKILL name='x'>"),
+        ("<skilled>", "<skilled>", "<skilled>"),
+        ("<b>", "<b>", "<b>"),
+        ("1 < 2", "1 < 2", "1 < 2"),
+        ("", "", ""),
+    ],
+)
+def test_markdown(text: str, owner: str, outside: str) -> None:
+    """The owner's words lose our own headings and tags, words from outside every heading and rule, ours nothing."""
+    assert MARKDOWN.escape(text, OWNER) == owner
+    assert MARKDOWN.escape(text, OUTSIDE) == outside
+    assert MARKDOWN.escape(text, SYSTEM) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("<Core>", "&lt;Core>"),
+        ("</core>", "&lt;/core>"),
+        ("< / Core >", "&lt; / Core >"),
+        ("<Core\n>", "&lt;Core\n>"),
+        ("<Core/>", "&lt;Core/>"),
+        ("<Tool Notes>", "&lt;Tool Notes>"),
+        ("<Cores>", "<Cores>"),
+        ("## Core", "## Core"),
+        ("<skill>", "&lt;skill>"),
+    ],
+)
+@pytest.mark.parametrize("voice", [OWNER, OUTSIDE])
+def test_xml(text: str, escaped: str, voice: Voice) -> None:
+    """Where sections are tags, no text but our own can write one of them."""
+    assert XML.escape(text, voice) == escaped
+    assert XML.escape(text, SYSTEM) == text
+
+
+@pytest.mark.parametrize("voice", Voice)
+def test_plain(voice: Voice) -> None:
+    """The plain rendering has no structure, and changes nothing."""
+    text = "## Core\n<Core>\n---\n<skill>"
+    assert PLAIN.escape(text, voice) == text
+
+
+def test_same_answer_twice() -> None:
+    """A text that was escaped before gets the same answer, and the voice decides, not the memory."""
+    for _ in range(2):
+        assert MARKDOWN.escape("# Mine", OWNER) == "# Mine"
+        assert MARKDOWN.escape("# Mine", OUTSIDE) == "\\# Mine"
+
+
+def test_titles_are_text() -> None:
+    """A title with signs of regular expressions is taken as it is."""
+    guard = Guard(Rendering.MARKDOWN, ["a.b (c)", ""])
+    assert guard.escape("## axb (c)", OWNER) == "## axb (c)"
+    assert guard.escape("## a.b (c)", OWNER) == "\\## a.b (c)"
+    assert guard.escape("## ", OWNER) == "## "

@@ -1,0 +1,107 @@
+"""Claims about the rendered prompt."""
+
+from pathlib import Path
+
+import pytest
+
+from foreword import Assembly, Turn
+from foreword.testing import make_workspace
+from foreword.workspace import read_shipped
+
+FILES = {
+    "SOUL.md": "Be kind. 🪶\n",
+    "AGENTS.md": "# House\n\nRules.\n",
+    "rules/a.md": "A\n",
+    "rules/b.md": "B\n",
+    "memory/social/x.md": "X\n",
+}
+
+
+def build(folder: Path, rendering: str, base: str = "default") -> Assembly:
+    """Assemble a turn of the owner in one rendering."""
+    text = (read_shipped(base) or "").replace("rendering: markdown", f"rendering: {rendering}")
+    ws = make_workspace(folder, {**FILES, "blueprints/mine.yaml": text})
+    return ws.assemble(Turn(user="alice", situation="dm", blueprint="mine", model="openai:gpt-5"))
+
+
+@pytest.mark.parametrize("base", ["default", "coop"])
+@pytest.mark.parametrize("rendering", ["markdown", "xml", "plain"])
+def test_spans(rendering: str, base: str, tmp_path: Path) -> None:
+    """Spans follow each other without a gap and cover the text; blocks joined are the text; tokens add up."""
+    prompt = build(tmp_path, rendering, base).prompt
+    at = 0
+    for span in prompt.spans:
+        assert span.start == at < span.end
+        at = span.end
+    assert at == len(prompt.text)
+    assert "".join(block.text for block in prompt.blocks) == prompt.text
+    assert prompt.tokens == sum(span.tokens for span in prompt.spans)
+
+
+def test_markdown(tmp_path: Path) -> None:
+    """A section has its slot's heading; several of one slot share it and have one of their own."""
+    text = build(tmp_path, "markdown").prompt.text
+    assert "\n\n## Soul\nBe kind. 🪶\n\n## Instructions\n# House\n\nRules.\n\n" in text
+    assert "\n\n## Rules\n### a.md\nA\n\n### b.md\nB\n\n" in text
+
+
+def test_xml(tmp_path: Path) -> None:
+    """In XML a section is closed by the tag that opened it."""
+    text = build(tmp_path, "xml").prompt.text
+    assert "\n\n<Soul>\nBe kind. 🪶\n</Soul>\n\n<Instructions>\n# House\n\nRules.\n</Instructions>\n\n" in text
+
+
+@pytest.mark.xfail(strict=True, reason="in XML and plain a section's own name, such as a rule's file, is lost")
+def test_xml_names(tmp_path: Path) -> None:
+    """In XML, too, the sections of one slot can be told apart."""
+    text = build(tmp_path, "xml").prompt.text
+    assert "a.md" in text
+    assert "b.md" in text
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a title with spaces or signs is used as a tag: <Available Memory (trust: full)>"
+)
+def test_xml_tags(tmp_path: Path) -> None:
+    """A tag is a name that XML knows, whatever the title is."""
+    import re
+
+    text = build(tmp_path, "xml").prompt.text
+    tags = re.findall(r"^</([^\n]*)>$", text, re.MULTILINE)
+    assert [tag for tag in tags if not re.fullmatch(r"[A-Za-z_][\w.-]*", tag)] == []
+
+
+def test_plain(tmp_path: Path) -> None:
+    """Plain text has bodies and blank lines and nothing else."""
+    assert "\n\nBe kind. 🪶\n\n# House\n\nRules.\n\nA\n\nB\n\n" in build(tmp_path, "plain").prompt.text
+
+
+def test_no_separator_at_the_end(tmp_path: Path) -> None:
+    """Nothing follows the tail, so it ends with its last word."""
+    assert build(tmp_path, "markdown").prompt.text.endswith("tokens.")
+
+
+def test_counts_are_of_the_text(tmp_path: Path) -> None:
+    """What is counted is what is rendered, headings and separators included: never less than the text itself."""
+    assembly = build(tmp_path, "markdown")
+    count = assembly.terms.meter.count
+    for block in assembly.prompt.blocks:
+        assert count(block.text) <= block.tokens <= count(block.text) + 2 * len(block.spans)
+
+
+def test_to_dict(tmp_path: Path) -> None:
+    """The schema is stable: these keys, these spans, and a hash of the source for everything that was read."""
+    shown = build(tmp_path, "markdown").to_dict()
+    assert list(shown) == [
+        *("schema", "blueprint", "model", "clearance", "text", "tokens", "tokenizer", "margin", "budget"),
+        *("sections", "blocks"),
+    ]
+    assert list(shown["sections"][0]) == [
+        *("id", "title", "pace", "placement", "trust", "verdict", "reason", "tokens", "wanted_tokens", "source"),
+        *("sha256", "span"),
+    ]
+    assert list(shown["blocks"][0]) == ["pace", "placement", "text", "tokens", "cache"]
+    soul = next(one for one in shown["sections"] if one["id"] == "soul")
+    start, end = soul["span"]
+    assert shown["text"][start:end] == "## Soul\nBe kind. 🪶\n\n"
+    assert all(one["sha256"] is None for one in shown["sections"] if one["verdict"] in ("absent", "withheld"))

@@ -1,0 +1,111 @@
+"""Claims about the facts of this machine: gathered without harm, and never a failure."""
+
+import os
+import subprocess
+
+import pytest
+
+from foreword import facts
+from foreword.facts import find_git, find_host, find_zone
+from foreword.turn import Git
+
+
+def git(folder, *words):
+    """Run git in a folder, as nobody in particular."""
+    names = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", folder, *names, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Make a repository with one commit."""
+    git(tmp_path, "init", "-b", "main")
+    (tmp_path / "a.txt").write_text("a")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "Begin, naïvely")
+    return tmp_path
+
+
+def test_host():
+    """The host has a name, a system and an architecture; the shell is known by its name alone."""
+    host = find_host({"SHELL": "/usr/bin/zsh"})
+    assert host.os == os.uname().sysname.lower().replace("darwin", "macos")
+    assert (host.host, host.arch, host.shell) == (os.uname().nodename, os.uname().machine, "zsh")
+    assert find_host({}).shell == ""
+
+
+def test_clean_repository(repository):
+    """A clean repository has a branch and its last commit."""
+    state = find_git(str(repository))
+    assert (state.branch, state.changed) == ("main", 0)
+    assert state.commit.endswith(" Begin, naïvely")
+
+
+def test_changes_are_counted(repository):
+    """Changed and new files are counted, from a folder below, too."""
+    (repository / "a.txt").write_text("b")
+    (repository / "new").mkdir()
+    (repository / "new" / "b.txt").write_text("b")
+    assert find_git(str(repository / "new")).changed == 2
+
+
+def test_detached(repository):
+    """A detached head has no branch to name."""
+    git(repository, "checkout", "--detach")
+    assert find_git(str(repository)).branch == "detached"
+
+
+def test_before_the_first_commit(tmp_path):
+    """A repository without a commit has a branch and no commit."""
+    git(tmp_path, "init", "-b", "trunk")
+    assert find_git(str(tmp_path)) == Git(branch="trunk")
+
+
+@pytest.mark.parametrize("path", ["/", "/nowhere/at/all", "a\0b", ""])
+def test_no_repository(path, monkeypatch, tmp_path):
+    """Where there is no repository, there is no state, and nothing is raised."""
+    monkeypatch.chdir(tmp_path)
+    assert find_git(path) is None
+
+
+def test_no_git(repository, monkeypatch):
+    """Without git there is no state."""
+    monkeypatch.setenv("PATH", "")
+    assert find_git(str(repository)) is None
+
+
+def test_slow_git(repository, monkeypatch, tmp_path):
+    """A git that takes too long is not waited for."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 30\n")
+    (tmp_path / "bin" / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr(facts, "PATIENCE", 0.2)
+    assert find_git(str(repository)) is None
+
+
+def test_another_repository_in_the_environment(repository, monkeypatch):
+    """Variables that a git hook sets do not lead to another repository."""
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    assert find_git(str(repository)).branch == "main"
+
+
+def test_programs_of_the_repository_are_not_run(repository):
+    """A file watcher that the repository names is not run."""
+    mark = repository / "ran"
+    script = repository / "watch.sh"
+    script.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    script.chmod(0o755)
+    git(repository, "config", "core.fsmonitor", str(script))
+    find_git(str(repository))
+    assert not mark.exists()
+
+
+def test_zone(tmp_path):
+    """The zone is the one that TZ names, else that of the machine, else UTC."""
+    assert find_zone({"TZ": ":Europe/Paris"}, "") == "Europe/Paris"
+    (tmp_path / "zoneinfo" / "Asia").mkdir(parents=True)
+    (tmp_path / "zoneinfo" / "Asia" / "Tokyo").write_text("")
+    (tmp_path / "localtime").symlink_to(tmp_path / "zoneinfo" / "Asia" / "Tokyo")
+    assert find_zone({"TZ": "Mars/Olympus"}, str(tmp_path / "localtime")) == "Asia/Tokyo"
+    assert find_zone({}, str(tmp_path / "nothing")) == "UTC"

@@ -1,0 +1,100 @@
+"""Claims about prices: the user's own first, tiers by size, and an estimate that follows the cache."""
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+
+from foreword.config.schema import ModelOverride
+from foreword.prices import Prices, Request, choose_tier, estimate, find_prices, measure_prefix, show_usd
+from foreword.testing import make_workspace
+from foreword.turn import Turn
+
+LONG = {"AGENTS.md": "Answer first, then say why.\n" * 400}
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["anthropic:claude-sonnet-4-5", "claude-sonnet-4-5", "openai-responses:gpt-5.4", "google-gla:gemini-2.5-pro"],
+)
+def test_known(model):
+    """A known model has prices, and reading from the cache is the cheapest."""
+    prices = find_prices(model, {})
+    assert prices is not None
+    assert 0 < prices.cache_read < prices.input <= prices.cache_write < 0.001
+
+
+@pytest.mark.parametrize("model", ["", ":", "acme:gpt-4o", "openai:nonesuch", "local:smollm2", "a:b:c"])
+def test_unknown(model):
+    """A model or a provider that nobody knows has no price; a known name elsewhere proves nothing."""
+    assert find_prices(model, {}) is None
+
+
+def test_override_wins():
+    """The configuration's prices win, one by one, under the whole name or the bare one."""
+    known = find_prices("anthropic:claude-sonnet-4-5", {})
+    prices = find_prices("anthropic:claude-sonnet-4-5", {"claude-sonnet-4-5": ModelOverride(input_usd=8.0)})
+    assert prices == Prices(input=8e-6, cache_read=known.cache_read, cache_write=known.cache_write)
+    assert find_prices("acme:z", {"acme:z": ModelOverride(input_usd=1.0)}) == Prices(
+        input=1e-6, cache_read=1e-6, cache_write=1e-6
+    )
+    assert find_prices("acme:z", {"acme:z": ModelOverride(cache_read_usd=1.0)}) is None
+
+
+def test_zero_is_a_price():
+    """A price of nothing is a price."""
+    free = ModelOverride(input_usd=0.0, cache_read_usd=0.0, cache_write_usd=0.0)
+    assert find_prices("x", {"x": free}) == Prices(input=0, cache_read=0, cache_write=0)
+
+
+def test_tiers():
+    """Beyond a threshold all tokens pay the tier's price; at the threshold they do not yet."""
+    price = SimpleNamespace(base=1, tiers=[SimpleNamespace(start=100, price=2), SimpleNamespace(start=200, price=3)])
+    assert [choose_tier(price, tokens) for tokens in (0, 100, 101, 200, 201)] == [1, 1, 2, 2, 3]
+
+
+def test_large_requests_cost_more():
+    """The data's own tiers are followed."""
+    now = datetime(2026, 11, 15, tzinfo=UTC)
+    small, large = (find_prices("claude-sonnet-4-5", {}, Request(tokens=n, now=now)) for n in (1_000, 300_000))
+    assert large.input > small.input
+
+
+@pytest.fixture
+def assembled(tmp_path):
+    """Assemble a turn with a long prefix for a model."""
+    workspace = make_workspace(tmp_path, LONG)
+    return lambda model: workspace.assemble(Turn(user="alice", situation="dm", message="hi " * 50, model=model))
+
+
+def test_estimate(assembled):
+    """Cold, the prefix is written; warm, it is read; the rest is plain input in both."""
+    assembly = assembled("anthropic:claude-sonnet-4-5")
+    prefix, rest = measure_prefix(assembly), assembly.used + assembly.conversation - measure_prefix(assembly)
+    assert prefix == assembly.system_tokens
+    found = estimate(assembly, Prices(input=1, cache_read=0.1, cache_write=1.25))
+    assert found.cold_usd == pytest.approx(1.25 * prefix + rest)
+    assert found.warm_usd == pytest.approx(0.1 * prefix + rest)
+
+
+def test_nothing_is_cached_below_the_minimum(tmp_path):
+    """A prefix below the provider's minimum is plain input, warm or cold."""
+    workspace = make_workspace(tmp_path, {})
+    for model in ("anthropic:claude-haiku-4-5", "google:gemini-3-flash"):
+        assembly = workspace.assemble(Turn(user="alice", situation="dm", model=model))
+        found = estimate(assembly, Prices(input=1, cache_read=0.1, cache_write=1.25))
+        assert found.warm_usd == found.cold_usd == assembly.used + assembly.conversation
+
+
+def test_implicit_caches(assembled):
+    """A provider that caches any prefix reads the whole stable part."""
+    assembly = assembled("openai:gpt-5.4")
+    assert measure_prefix(assembly) == assembly.system_tokens
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"), [(0, "$0.0000"), (0.00001, "under $0.0001"), (0.0037, "$0.0037"), (1234.5, "$1,234.5000")]
+)
+def test_show(amount, shown):
+    """A small amount is not shown as nothing."""
+    assert show_usd(amount) == shown

@@ -1,0 +1,140 @@
+"""Claims about edits while a workspace is open."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from foreword import Turn, Workspace
+from foreword.testing import make_workspace, write_files
+
+GOOD = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
+TURN = Turn(user="alice", situation="dm", model="openai:gpt-5")
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Workspace:
+    """A workspace with two people."""
+    return make_workspace(tmp_path, {"foreword.yaml": GOOD, "SOUL.md": "Be kind.\n"})
+
+
+def edit(ws: Workspace, text: str, name: str = "foreword.yaml") -> None:
+    """Edit a file and have the disk looked at."""
+    write_files(ws.files.root, {name: text})
+    ws.refresh(now=True)
+
+
+def test_good_edit(ws: Workspace) -> None:
+    """An edit of the configuration is in force at the next turn, as a new value."""
+    before = ws.config
+    edit(ws, GOOD.replace("familiar", "inner"))
+    assert ws.fault is None
+    assert ws.config is not before
+    assert str(before.users["bob"].trust) == "familiar"
+    assert str(ws.assemble(Turn(user="bob", situation="dm")).clearance.level) == "inner"
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ("owner: [\n", "not valid YAML"),
+        ("owner: nobody\n", "nobody"),
+        ("", "the file is empty"),
+        (GOOD + "colour: red\n", "foreword.yaml:3: "),
+        (GOOD.replace("full", "ful"), "foreword.yaml:2: "),
+    ],
+)
+def test_bad_edit(ws: Workspace, bad: str, words: str) -> None:
+    """A bad edit leaves the old configuration in force and says what is wrong, until it is mended."""
+    before, text = ws.config, ws.assemble(TURN).prompt.text
+    edit(ws, bad)
+    assert ws.config is before
+    assert words in str(ws.fault)
+    assert ws.assemble(TURN).prompt.text == text
+    assert ws.fault is not None
+    edit(ws, GOOD.replace("familiar", "inner"))
+    assert ws.fault is None
+    assert str(ws.config.users["bob"].trust) == "inner"
+
+
+def test_fault_stays(ws: Workspace) -> None:
+    """While the configuration is broken the fault stays, also when other files change."""
+    edit(ws, "owner: [\n")
+    edit(ws, "Be exact.\n", "SOUL.md")
+    assert ws.fault is not None
+    assert "Be exact." in ws.assemble(TURN).prompt.text
+
+
+def test_undone_edit(ws: Workspace) -> None:
+    """A bad edit that is undone leaves no fault and the very same configuration."""
+    before = ws.config
+    edit(ws, "owner: [\n")
+    edit(ws, GOOD)
+    assert (ws.fault, ws.config) == (None, before)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the first turn after the deletion raises WorkspaceError, the next ones say nothing"
+)
+def test_deleted_configuration(ws: Workspace) -> None:
+    """A configuration that is deleted, as some editors do for a moment, is a fault and no crash."""
+    (Path(ws.files.root) / "foreword.yaml").unlink()
+    ws.refresh(now=True)
+    assert "foreword.yaml" in str(ws.fault)
+    assert ws.assemble(TURN).prompt.text
+
+
+def test_configuration_in_trouble(ws: Workspace) -> None:
+    """A configuration that is no text any more is a fault like any other."""
+    (Path(ws.files.root) / "foreword.yaml").write_bytes(b"\xff")
+    ws.refresh(now=True)
+    assert "not UTF-8" in str(ws.fault)
+
+
+def test_without_asking(ws: Workspace) -> None:
+    """An edit is seen within a second by the next turn, without anybody asking for it."""
+    ws.assemble(TURN)
+    write_files(ws.files.root, {"SOUL.md": "Be exact.\n"})
+    deadline = time.monotonic() + 1
+    while "Be exact." not in ws.assemble(TURN).prompt.text:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("SOUL.md", "Be exact.\n", "Be exact."),
+        ("agents/assistant/SOUL.md", "Be mine.\n", "Be mine."),
+        ("rules/new.md", "A new rule.\n", "A new rule."),
+        ("skills/tea/SKILL.md", "---\nname: tea\n---\n", '<skill name="tea"'),
+        ("memory/social/deep/x.md", "X\n", "- social/deep/x.md (1 tok)"),
+        ("USER.md", "She keeps bees.\n", "She keeps bees."),
+        ("users/alice/USER.md", "She sails.\n", "She sails."),
+        ("channels/terminal.md", "80 columns.\n", "80 columns."),
+        ("IDENTITY.md", "---\nname: Reid\n---\n", "Your name is Reid."),
+    ],
+)
+def test_new_files(ws: Workspace, name: str, text: str, shown: str) -> None:
+    """A file that appears is in the next prompt, and one that disappears is in none."""
+    without = ws.assemble(TURN).prompt.text
+    assert shown not in without
+    before = Path(ws.files.root) / name
+    old = before.read_text() if before.exists() else None
+    edit(ws, text, name)
+    assert shown in ws.assemble(TURN).prompt.text
+    if old is None:
+        before.unlink()
+    else:
+        before.write_text(old)
+    ws.refresh(now=True)
+    assert ws.assemble(TURN).prompt.text == without
+
+
+def test_only_what_changed(ws: Workspace) -> None:
+    """An edit of a session's file leaves the static block the very same object."""
+    first = ws.assemble(TURN)
+    edit(ws, "She keeps bees.\n", "USER.md")
+    second = ws.assemble(TURN)
+    assert second.prompt.blocks[0].text == first.prompt.blocks[0].text
+    assert second.prompt.blocks[1].text != first.prompt.blocks[1].text

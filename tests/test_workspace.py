@@ -1,0 +1,258 @@
+"""Claims about a workspace as a whole."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import foreword
+from foreword import Mode, Pace, Turn, UnknownName, Workspace, WorkspaceError
+from foreword.sources import SOURCES, Section
+from foreword.testing import NOON, make_workspace, write_files
+from foreword.workspace import read_shipped
+
+TURN = Turn(user="alice", situation="dm", model="openai:gpt-5", message="Hi")
+FILES = {
+    "SOUL.md": "Be kind.\n",
+    "AGENTS.md": "Answer briefly.\n",
+    "USER.md": "She keeps bees.\n",
+    "rules/a.md": "A\n",
+    "rules/b.md": "B\n",
+    "skills/tea/SKILL.md": "Boil water.\n",
+    "memory/social/x.md": "X\n",
+}
+
+
+@pytest.fixture
+def asked() -> Iterator[list[str]]:
+    """A source of our own that notes every time it is asked."""
+    asked: list[str] = []
+
+    @foreword.source("noted", Pace.STATIC)
+    def note(_view, entry):
+        asked.append(entry.id)
+        return Section(entry=entry, text="Noted.", origin="test")
+
+    yield asked
+    del SOURCES["noted"]
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    """A folder that is not there is named, with the command that makes a workspace."""
+    with pytest.raises(WorkspaceError, match=r"is no folder; make a workspace with: foreword init .*/gone"):
+        foreword.open(str(tmp_path / "gone"))
+
+
+def test_no_configuration(tmp_path: Path) -> None:
+    """A folder without a configuration is no workspace."""
+    with pytest.raises(WorkspaceError, match=r"there is no foreword.yaml in .*; make one with: foreword init"):
+        foreword.open(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"owner: \xff\n", "foreword.yaml: is not UTF-8 in line 1"),
+        (b"owner: a\0", "has a NUL byte"),
+        (b"owner: [a\n", "foreword.yaml:1: this is not valid YAML"),
+        (b"", "the file is empty"),
+        (b"owner: bob\nusers: {alice: {}}\n", "foreword.yaml:1: owner is 'bob', who is not listed under users"),
+    ],
+)
+def test_broken_configuration(tmp_path: Path, raw: bytes, words: str) -> None:
+    """A configuration that cannot be used is refused at once, with file, line and remedy."""
+    (tmp_path / "foreword.yaml").write_bytes(raw)
+    with pytest.raises(foreword.ConfigError, match=words.replace("[", r"\[")):
+        foreword.open(str(tmp_path))
+
+
+def test_configuration_is_a_folder(tmp_path: Path) -> None:
+    """A folder in the place of the configuration is named as one."""
+    (tmp_path / "foreword.yaml").mkdir()
+    with pytest.raises(foreword.ConfigError, match="is a directory"):
+        foreword.open(str(tmp_path))
+
+
+def test_unknown_names(tmp_path: Path) -> None:
+    """An agent and a blueprint that do not exist are errors that name the nearest one."""
+    ws = make_workspace(tmp_path, {})
+    with pytest.raises(UnknownName, match="unknown agent 'asistant'; did you mean 'assistant'"):
+        ws.assemble(replace(TURN, agent="asistant"))
+    with pytest.raises(UnknownName, match="unknown blueprint 'defualt'; did you mean 'default'"):
+        ws.assemble(replace(TURN, blueprint="defualt"))
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "x.yaml", "a\0b"])
+def test_blueprint_name_cannot_climb(tmp_path: Path, name: str) -> None:
+    """A blueprint is a name, not a path."""
+    with pytest.raises(UnknownName):
+        make_workspace(tmp_path, {"x.yaml": "SECRET"}).blueprint(name)
+
+
+def test_own_blueprint(tmp_path: Path) -> None:
+    """A blueprint of the workspace wins over the shipped one of its name, and an edit of it is seen."""
+    ws = make_workspace(tmp_path, {"blueprints/coop.yaml": (read_shipped("coop") or "").replace("Runtime", "Now")})
+    turn = replace(TURN, blueprint="coop")
+    assert "## Now\n" in ws.assemble(turn).prompt.text
+    write_files(tmp_path, {"blueprints/coop.yaml": (read_shipped("coop") or "").replace("Runtime", "Later")})
+    ws.refresh(now=True)
+    assert "## Later\n" in ws.assemble(turn).prompt.text
+    assert ws.blueprint_names() == ("coop", "default")
+
+
+def test_broken_own_blueprint(tmp_path: Path) -> None:
+    """A broken blueprint is an error with its file, and other blueprints still work."""
+    ws = make_workspace(tmp_path, {"blueprints/mine.yaml": "name: mine\nslots: 3\n"})
+    with pytest.raises(foreword.ConfigError, match=r"blueprints/mine.yaml:2"):
+        ws.assemble(replace(TURN, blueprint="mine"))
+    assert ws.assemble(TURN).prompt.text
+
+
+def test_completed(tmp_path: Path) -> None:
+    """What a turn leaves open is filled in: the first agent, its model, the mode, the time, the reading tools."""
+    config = "owner: a\nusers: {a: {trust: full}}\nagents: {reid: {model: 'openai:gpt-5'}, sol: {}}\n"
+    turn = make_workspace(tmp_path, {"foreword.yaml": config}).complete(Turn())
+    assert (turn.agent, turn.model, turn.mode, turn.now) == ("reid", "openai:gpt-5", Mode.FULL, NOON)
+    assert turn.tools.names == {"memory_get", "read_section"}
+
+
+def test_local_is_minimal(tmp_path: Path) -> None:
+    """A local engine gets the minimal prompt unless the turn asks for another."""
+    ws = make_workspace(tmp_path, FILES)
+    assert ws.complete(Turn(model="local:smollm2")).mode is Mode.MINIMAL
+    assert ws.complete(Turn(model="local:smollm2", mode=Mode.FULL)).mode is Mode.FULL
+
+
+def test_nothing_twice(tmp_path: Path, asked: list[str]) -> None:
+    """Another clock and another message ask no static source again, read no file and render no block anew."""
+    slot = "  - {id: noted, source: noted, pace: static, trust: public, tier: low}\n"
+    text = (read_shipped("default") or "").replace("slots:\n", f"slots:\n{slot}")
+    ws = make_workspace(tmp_path, {**FILES, "blueprints/mine.yaml": text})
+    turn = replace(TURN, blueprint="mine")
+    first = ws.assemble(turn)
+    second = ws.assemble(replace(turn, now=NOON + timedelta(hours=1), message="And now?"))
+    assert asked == ["noted"]
+    assert [new is old for new, old in zip(second.prompt.blocks, first.prompt.blocks, strict=True)] == [
+        True,
+        True,
+        False,
+    ]
+    assert second.fit.runs[0] is first.fit.runs[0]
+    assert second.plan is first.plan
+
+
+def test_no_file_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nothing changes, a file is opened once."""
+    ws = make_workspace(tmp_path, FILES)
+    opened: list[str] = []
+    read = ws.files._read
+    monkeypatch.setattr(ws.files, "_read", lambda path: opened.append(path) or read(path))
+    for number in range(5):
+        ws.assemble(replace(TURN, message=str(number)))
+    assert len(opened) == len(set(opened))
+    assert "SOUL.md" in opened
+
+
+def test_withheld_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn opens nothing above its clearance."""
+    ws = make_workspace(tmp_path, {**FILES, "BOOT.md": "x\n", "MEMORY.md": "x\n", "memory/private/y.md": "y\n"})
+    opened: list[str] = []
+    read, listed = ws.files._read, ws.files._list
+    monkeypatch.setattr(ws.files, "_read", lambda path: opened.append(path) or read(path))
+    monkeypatch.setattr(ws.files, "_list", lambda *folder: opened.append(folder[0]) or listed(*folder))
+    ws.assemble(Turn(user="mallory", situation="dm", channel="telegram"))
+    assert set(opened) <= {"blueprints/default.yaml"}
+
+
+def test_other_people(tmp_path: Path) -> None:
+    """Turns of different people through one workspace do not meet."""
+    config = "owner: alice\nusers: {alice: {trust: full}, carol: {trust: inner}}\n"
+    files = {"foreword.yaml": config, "USER.md": "She keeps bees.\n", "users/carol/USER.md": "She sails.\n"}
+    ws = make_workspace(tmp_path, files)
+    for _ in range(2):
+        assert "bees" in (alices := ws.assemble(TURN).prompt.text)
+        assert "sails" not in alices
+        assert "sails" in (carols := ws.assemble(replace(TURN, user="carol")).prompt.text)
+        assert "bees" not in carols
+
+
+def test_failing_source(tmp_path: Path) -> None:
+    """A source of one's own that raises costs its slot, not the turn, and the report says what it raised."""
+
+    @foreword.source("failing", Pace.STATIC)
+    def fail(_view, _entry):
+        raise RuntimeError("no luck")
+
+    try:
+        slot = "  - {id: failing, source: failing, pace: static, trust: public, tier: low}\n"
+        text = (read_shipped("default") or "").replace("slots:\n", f"slots:\n{slot}")
+        assembly = make_workspace(tmp_path, {"blueprints/mine.yaml": text}).assemble(replace(TURN, blueprint="mine"))
+        row = next(row for row in assembly.rows() if row.id == "failing")
+        assert (str(row.verdict), row.reason) == ("dropped", "source 'failing' failed: RuntimeError: no luck")
+    finally:
+        del SOURCES["failing"]
+
+
+def test_reader_below_the_turn(tmp_path: Path) -> None:
+    """A reader who is below the turn is refused, and one who is above is told what was withheld."""
+    ws = make_workspace(tmp_path, {"BOOT.md": "x\n"})
+    assembly = ws.assemble(Turn(user="mallory", situation="dm"))
+    assert "boot" not in {row.id for row in assembly.rows()}
+    assert "boot" in {row.id for row in assembly.rows(foreword.Trust.FULL)}
+    with pytest.raises(foreword.InputError, match="a public reader may not see it"):
+        ws.assemble(TURN).explain(foreword.Trust.PUBLIC)
+
+
+def test_files_in_trouble(tmp_path: Path) -> None:
+    """A file that cannot be used is a verdict with its reason, and the rest of the prompt goes on."""
+    write_files(tmp_path, FILES)
+    (tmp_path / "AGENTS.md").write_bytes(b"\xff")
+    (tmp_path / "SOUL.md").write_bytes(b"a\0b")
+    (tmp_path / "rules/a.md").write_bytes(b"\xff")
+    (tmp_path / "skills/tea/SKILL.md").write_bytes(b"\xff")
+    rows = {row.id: row for row in make_workspace(tmp_path, {}).assemble(TURN).rows()}
+    assert (str(rows["agents"].verdict), rows["agents"].reason) == (
+        "dropped",
+        "AGENTS.md is not UTF-8 in line 1; save it as UTF-8",
+    )
+    assert str(rows["soul"].verdict) == "kept"
+    assert "SOUL.md has a NUL byte" in rows["soul"].reason
+    assert str(rows["rules:a.md"].verdict) == "dropped"
+    assert str(rows["rules:b.md"].verdict) == "kept"
+    assert "SKILL.md is not UTF-8" in rows["skills"].reason
+
+
+def test_broken_front_matter(tmp_path: Path) -> None:
+    """Broken front matter is ignored with a note in the report."""
+    ws = make_workspace(tmp_path, {"SOUL.md": "---\na: [\n---\nBe kind.\n"})
+    row = next(row for row in ws.assemble(TURN).rows() if row.id == "soul")
+    assert (str(row.verdict), row.reason) == ("kept", "its front matter is not valid YAML in line 3 and was ignored")
+
+
+def test_unknown_zone(tmp_path: Path) -> None:
+    """A zone that does not exist means UTC, and the report says so."""
+    config = "owner: alice\nusers: {alice: {trust: full, timezone: Mars/Olympus}}\n"
+    assembly = make_workspace(tmp_path, {"foreword.yaml": config}).assemble(TURN)
+    row = next(row for row in assembly.rows() if row.id == "time")
+    assert row.reason == "time zone 'Mars/Olympus' is not known, so UTC is used"
+    assert "12:00 (UTC)" in assembly.prompt.text
+
+
+def test_frozen(tmp_path: Path) -> None:
+    """Assembling changes no input, and the values it gives cannot be changed."""
+    assembly = make_workspace(tmp_path, FILES).assemble(TURN)
+    for value in (assembly, assembly.turn, assembly.plan, assembly.fit, assembly.prompt, assembly.clearance):
+        with pytest.raises((AttributeError, TypeError)):
+            value.level = 1
+
+
+def test_closing(tmp_path: Path) -> None:
+    """A workspace is a context that keeps what it counted; its state is the only thing it writes."""
+    before = sorted(FILES)
+    with make_workspace(tmp_path, {**FILES, "SOUL.md": "Be kind. " * 100}) as ws:
+        assert isinstance(ws, Workspace)
+        ws.assemble(TURN)
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert written == {*before, "foreword.yaml", ".foreword/counts.sqlite"}

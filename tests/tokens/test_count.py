@@ -1,0 +1,102 @@
+"""Claims about counting."""
+
+import math
+from collections.abc import Mapping
+
+import pytest
+from rs_bpe.bpe import openai
+
+from foreword.tokens import Counter, Meter, find
+from foreword.words import Vocabulary
+
+# Ids that the vocabularies' authors publish; another order of merges would give others.
+IDS = {
+    "cl100k": {
+        "hello world": [15339, 1917],
+        "Hello, world!": [9906, 11, 1917, 0],
+        "tiktoken is great!": [83, 1609, 5963, 374, 2294, 0],
+        "": [],
+    },
+    "o200k": {
+        "hello world": [24912, 2375],
+        "Hello, world!": [13225, 11, 2375, 0],
+        "tiktoken is great!": [83, 8251, 2488, 382, 2212, 0],
+        "": [],
+    },
+}
+TOKENIZERS = {"cl100k": openai.cl100k_base, "o200k": openai.o200k_base}
+LONG = "Ask before you buy anything, and keep the receipt. " * 20
+
+
+class Memory:
+    """A shelf in memory that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, int] = {}
+        self.loads = 0
+
+    def load(self, _: str) -> dict[bytes, int]:
+        """Return everything."""
+        self.loads += 1
+        return dict(self.rows)
+
+    def save(self, _: str, counts: Mapping[bytes, int]) -> None:
+        """Keep everything."""
+        self.rows.update(counts)
+
+
+@pytest.mark.parametrize(("vocabulary", "text"), [(name, text) for name, texts in IDS.items() for text in texts])
+def test_ids(vocabulary: str, text: str) -> None:
+    """The pinned tokenizer gives the well-known ids, and the counter counts them."""
+    assert TOKENIZERS[vocabulary]().encode(text) == IDS[vocabulary][text]
+    assert Counter(Vocabulary(vocabulary)).count(text) == len(IDS[vocabulary][text])
+
+
+@pytest.mark.parametrize("length", [0, 1, 10, 199, 200, 201, 399, 400, 401, 1_000])
+def test_same_count_at_every_length(length: int) -> None:
+    """Short, long and lasting texts are counted alike, the first time and the second."""
+    text = LONG[:length]
+    counter = Counter(Vocabulary.O200K, Memory())
+    assert counter.count(text) == counter.count(text) == openai.o200k_base().count(text)
+
+
+def test_special_tokens_are_text() -> None:
+    """A text that looks like a control token is counted as the text it is."""
+    assert Counter(Vocabulary.O200K).count("<|endoftext|>") > 1
+
+
+def test_shelf() -> None:
+    """Long texts are looked up on the shelf before they are counted, and new counts are put there once."""
+    shelf = Memory()
+    first = Counter(Vocabulary.O200K, shelf)
+    count = first.count(LONG)
+    assert first.fresh == 1
+    first.save()
+    assert (first.fresh, len(shelf.rows)) == (0, 1)
+    shelf.rows = dict.fromkeys(shelf.rows, 7)
+    second = Counter(Vocabulary.O200K, shelf)
+    assert (second.count(LONG), second.fresh, shelf.loads) == (7, 0, 2)
+    assert count != 7
+
+
+def test_short_texts_need_no_shelf() -> None:
+    """Counting a short text touches no disk."""
+    shelf = Memory()
+    Counter(Vocabulary.O200K, shelf).count("hello world")
+    assert shelf.loads == 0
+
+
+def test_factor() -> None:
+    """A model's factor is applied per text and rounded up, so that no budget is passed."""
+    counter = Counter(Vocabulary.O200K)
+    sonnet = Meter(find("anthropic:claude-sonnet-5", {}), counter)
+    assert sonnet.count("hello world") == math.ceil(2 * sonnet.facts.factor) == 3
+    assert sonnet.count("") == 0
+    assert Meter(find("openai:gpt-5", {}), counter).count("hello world") == 2
+
+
+def test_any_text() -> None:
+    """Every text that Python can hold has a count, also half of a surrogate pair in a long text."""
+    counter = Counter(Vocabulary.O200K, Memory())
+    assert counter.count("🪶" * 500) > 0
+    assert counter.count("\0" * 500) > 0

@@ -1,0 +1,75 @@
+"""Claims about what is known of models."""
+
+import pytest
+
+from foreword.config.schema import ModelOverride
+from foreword.tokens import find
+from foreword.tokens.models import read_table
+from foreword.words import Vocabulary
+
+
+@pytest.mark.parametrize(
+    ("model", "window", "provider"),
+    [
+        ("anthropic:claude-sonnet-5", 1_000_000, "anthropic"),
+        ("anthropic:claude-sonnet-5-20260901", 1_000_000, "anthropic"),
+        ("claude-sonnet-4-5", 200_000, ""),
+        ("openai:gpt-5", 400_000, "openai"),
+        ("openai:gpt-5.4", 1_050_000, "openai"),
+        ("openai:gpt-5.4-mini-2026", 400_000, "openai"),
+        ("openai:gpt-4", 8_192, "openai"),
+        ("openai:gpt-4o-mini", 128_000, "openai"),
+        ("google:gemini-2.5-pro", 1_048_576, "google"),
+    ],
+)
+def test_longest_beginning(model: str, window: int, provider: str) -> None:
+    """A model is known by the longest name that its own begins with; the provider stands before the colon."""
+    facts = find(model, {})
+    assert (facts.window, facts.provider, facts.assumed) == (window, provider, "")
+
+
+@pytest.mark.parametrize("model", ["", "openai:nova-9", "nova-9", "my:own:thing"])
+def test_unknown(model: str) -> None:
+    """Of an unknown model it is said what is assumed."""
+    facts = find(model, {})
+    assert facts.window == 128_000
+    assert facts.assumed == f"nothing is known about model {model!r}; a window of 128,000 is assumed"
+    assert facts.margin == 0.25
+
+
+def test_local() -> None:
+    """A model of a local engine is local, known or not."""
+    assert find("local:anything", {}).local
+    assert find("local:smollm2-135m", {}).local
+    assert not find("openai:gpt-5", {}).local
+
+
+def test_override() -> None:
+    """The user's facts win, by the full name before the bare one, and what they do not say stays."""
+    overrides = {
+        "openai:gpt-5": ModelOverride(window=1000),
+        "gpt-5": ModelOverride(window=2000, tokenizer=Vocabulary.CL100K, cache_minimum=0),
+    }
+    assert find("openai:gpt-5", overrides).window == 1000
+    other = find("azure:gpt-5", overrides)
+    assert (other.window, other.tokenizer, other.cache_minimum, other.factor) == (2000, Vocabulary.CL100K, 0, 1.0)
+
+
+def test_override_of_unknown() -> None:
+    """An unknown model with a window of the user's is assumed no longer; one with less is."""
+    assert find("x:new", {"new": ModelOverride(window=5)}).assumed == ""
+    assert find("x:new", {"new": ModelOverride(factor=2)}).assumed
+
+
+def test_vocabularies() -> None:
+    """The models that count with the older vocabulary are the ones that do."""
+    older = [name for name, entry in read_table().items() if entry.tokenizer is Vocabulary.CL100K]
+    assert older == ["gpt-4-turbo", "gpt-4", "gpt-3.5-turbo"]
+
+
+def test_table_is_sane() -> None:
+    """Every window is one, no factor shrinks a count, and a count that is a guess says how far it may be off."""
+    for name, entry in read_table().items():
+        assert entry.window >= 8_000, name
+        assert entry.factor >= 1, name
+        assert entry.margin > 0 or not name.startswith(("claude", "gemini", "grok", "deepseek", "mistral")), name

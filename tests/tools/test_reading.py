@@ -1,0 +1,190 @@
+"""Claims about the tools that redeem menu lines and markers."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword import Assembly, InputError, Toolset, Turn, UnknownName, Workspace
+from foreword.testing import make_workspace
+from foreword.tools import READING
+from foreword.tools.reading import MOST, Reading
+from foreword.workspace import read_shipped
+
+CONFIG = "owner: alice\nusers: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}\n"
+LONG = "".join(f"{number}. Ask before you buy anything.\n" for number in range(1, 301))
+FILES = {
+    "foreword.yaml": CONFIG,
+    "AGENTS.md": LONG,
+    "IDENTITY.md": "---\nname: Reid\n---\n" + LONG,
+    "MEMORY.md": "one\ntwo\nthree\nfour\n",
+    "BOOT.md": "SECRET BOOT\n",
+    "memory/private/A.md": "SECRET A\n",
+    "memory/social/P.md": "# People\n\nBob likes trains.\n",
+    "memory/social/inbox/x/Q.md": "Q\n",
+    "skills/tea/SKILL.md": "---\nname: tea\n---\nBoil water.\n",
+    "secret.md": "SECRET FILE\n",
+}
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Workspace:
+    """A workspace whose prompt does not fit."""
+    small = (read_shipped("default") or "").replace("  system: 30000", "  system: 2500")
+    return make_workspace(tmp_path, {**FILES, "blueprints/small.yaml": small})
+
+
+def assemble(ws: Workspace, user: str = "alice", **facts: object) -> Assembly:
+    """Assemble a turn in private."""
+    return ws.assemble(
+        Turn(**{"user": user, "situation": "dm", "model": "openai:gpt-5", "blueprint": "small", **facts})
+    )
+
+
+def get(ws: Workspace, path: object, user: str = "alice", **more: Any) -> Reading:
+    """Call memory_get."""
+    return ws.call(assemble(ws, user), "memory_get", {"path": path, **more})
+
+
+def redeem(ws: Workspace, assembly: Assembly, call: str) -> Reading:
+    """Run a call as a prompt writes it."""
+    name, target, rest = re.fullmatch(r'(\w+)\("([^"]+)"(.*)\)', call).groups()
+    arguments = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", rest)}
+    return ws.call(assembly, name, {"path" if name == "memory_get" else "id": target, **arguments})
+
+
+def test_markers_are_redeemed(ws: Workspace) -> None:
+    """Every call that a marker names gives exactly the lines that the marker says are left out."""
+    assembly = assemble(ws, instructions=LONG)
+    markers = re.findall(
+        r"lines ([\d,]+)–([\d,]+) of ([\d,]+) are left out here; read them with (.*)\]", assembly.prompt.text
+    )
+    assert {call.partition("(")[0] for *_, call in markers} == {"memory_get", "read_section"}
+    for first, last, total, call in markers:
+        reading = redeem(ws, assembly, call)
+        assert (reading.first, reading.total) == (int(first.replace(",", "")), int(total.replace(",", "")))
+        while reading.more and reading.last < int(last.replace(",", "")):
+            reading = redeem(ws, assembly, reading.more)
+        assert reading.last == int(last.replace(",", ""))
+
+
+def test_menu_lines_are_redeemed(ws: Workspace) -> None:
+    """Every path on the menu can be read, and weighs what the menu says."""
+    assembly = assemble(ws)
+    entries = re.findall(r"^- (\S+) \(([\d,]+) tok\)", assembly.prompt.text, re.MULTILINE)
+    assert [path for path, _ in entries] == ["MEMORY.md", "private/A.md", "social/P.md", "social/inbox/x/Q.md"]
+    for path, tokens in entries:
+        text = ws.call(assembly, "memory_get", {"path": path}).text
+        assert assembly.terms.meter.count(text) == int(tokens.replace(",", ""))
+
+
+def test_cut_menu_is_redeemed(tmp_path: Path) -> None:
+    """A menu that was cut can be read to its end."""
+    files = {f"memory/social/{number:03}.md": f"# Person {number}\n" for number in range(60)}
+    small = (read_shipped("default") or "").replace("  system: 30000", "  system: 2500")
+    ws = make_workspace(tmp_path, {**files, "blueprints/small.yaml": small})
+    assembly = assemble(ws)
+    call = re.search(r"read them with (read_section\(.*\))\]", assembly.prompt.text)[1]
+    assert "social/059.md" in redeem(ws, assembly, call).text
+
+
+def test_skill(ws: Workspace) -> None:
+    """A skill is read as its listing says."""
+    assert get(ws, "skills/tea/SKILL.md", "bob").text == "Boil water."
+
+
+def test_lines(ws: Workspace) -> None:
+    """Lines are counted from 1, and what follows is offered."""
+    assert get(ws, "MEMORY.md") == Reading(text="one\ntwo\nthree\nfour", first=1, last=4, total=4, tokens=8)
+    part = get(ws, "MEMORY.md", **{"from": 2, "lines": 2})
+    assert (part.text, part.first, part.last, part.more) == ("two\nthree", 2, 3, 'memory_get("MEMORY.md", from=4)')
+    assert get(ws, "MEMORY.md", **{"from": 9}).text == ""
+
+
+def test_answer_is_bounded(tmp_path: Path) -> None:
+    """One answer has 2,000 tokens at most, ends with a whole line and says how to go on."""
+    ws = make_workspace(tmp_path, {"memory/social/big.md": LONG * 5})
+    assembly = ws.assemble(Turn(user="alice", situation="dm"))
+    reading = ws.call(assembly, "memory_get", {"path": "social/big.md"})
+    assert MOST - 20 < reading.tokens <= MOST
+    assert LONG.startswith(reading.text[:100])
+    assert reading.more == f'memory_get("social/big.md", from={reading.last + 1})'
+
+
+def test_one_long_line(tmp_path: Path) -> None:
+    """A line that alone is too long is given all the same, or nothing could be read after it."""
+    ws = make_workspace(tmp_path, {"memory/social/big.md": "word " * 3_000 + "\nend\n"})
+    assembly = ws.assemble(Turn(user="alice", situation="dm"))
+    reading = ws.call(assembly, "memory_get", {"path": "social/big.md"})
+    assert reading.last == 1
+    assert ws.call(assembly, "memory_get", {"path": "social/big.md", "from": 2}).text == "end"
+
+
+PATHS = [
+    *("private/A.md", "memory/private/A.md", "BOOT.md", "MEMORY.md", "secret.md", "foreword.yaml", ".foreword/x"),
+    *("../home/x", "/etc/passwd", "social/../private/A.md", "nothing.md", "social", "social/", "nul\0nul"),
+]
+NO_PATH = pytest.param("", marks=pytest.mark.xfail(strict=True, reason="gives the first section that is no file"))
+
+
+@pytest.mark.parametrize("path", [*PATHS, NO_PATH, "a" * 9_999], ids=range(len(PATHS) + 2))
+@pytest.mark.parametrize("user", ["bob", "mallory"])
+def test_not_for_them(ws: Workspace, user: str, path: str) -> None:
+    """What may not be seen and what does not exist get the same words, whatever the path looks like."""
+    with pytest.raises(InputError) as caught:
+        get(ws, path, user)
+    assert str(caught.value) == f"there is no {path!r} here"
+
+
+@pytest.mark.parametrize(
+    "path", ["secret.md", "foreword.yaml", "memory/../secret.md", "skills/../secret.md", "AGENTS.md/"]
+)
+def test_not_for_the_owner_either(ws: Workspace, path: str) -> None:
+    """The tools read what the prompt offers, not the disk."""
+    with pytest.raises(InputError, match="there is no"):
+        get(ws, path)
+
+
+def test_withheld_section(ws: Workspace) -> None:
+    """A section above the clearance is no section of this turn."""
+    with pytest.raises(InputError, match="there is no 'boot' here"):
+        ws.call(assemble(ws, "bob"), "read_section", {"id": "boot"})
+    assert ws.call(assemble(ws), "read_section", {"id": "boot"}).text == "SECRET BOOT"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *({}, {"path": 3}, {"path": None}),
+        *({"path": "MEMORY.md", "from": value} for value in (0, "2", 1.5)),
+        *({"path": "MEMORY.md", "lines": value} for value in (-1, True)),
+    ],
+)
+def test_bad_arguments(ws: Workspace, arguments: dict[str, Any]) -> None:
+    """Arguments that make no sense are refused in words that a model can act on."""
+    with pytest.raises(InputError, match=r"needs 'path', a text|is a whole number from 1 up"):
+        ws.call(assemble(ws), "memory_get", arguments)
+
+
+def test_tool_of_this_turn(ws: Workspace) -> None:
+    """A turn without the tool cannot call it, and no other tool is run here."""
+    with pytest.raises(UnknownName):
+        ws.call(assemble(ws, tools=Toolset()), "memory_get", {"path": "MEMORY.md"})
+    with pytest.raises(UnknownName):
+        ws.call(assemble(ws), "bash", {"path": "MEMORY.md"})
+
+
+def test_public_may_know_them() -> None:
+    """Both tools are for everybody: what they show is decided per file."""
+    assert READING.names == {"memory_get", "read_section"}
+    assert {str(tool.trust) for tool in READING.tools} == {"public"}
+
+
+@pytest.mark.xfail(strict=True, reason="the quote of a path such as it's.md breaks the call that goes on")
+def test_quotes_in_a_path(tmp_path: Path) -> None:
+    """The call that goes on names the very path, also one with a quote in it."""
+    ws = make_workspace(tmp_path, {"memory/social/it's.md": "one\ntwo\n"})
+    assembly = ws.assemble(Turn(user="alice", situation="dm"))
+    reading = ws.call(assembly, "memory_get", {"path": "social/it's.md", "lines": 1})
+    assert reading.more == 'memory_get("social/it\'s.md", from=2)'

@@ -1,0 +1,117 @@
+"""Claims about envelopes that need no wire."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from letters import LAMPS, MIXED, MODELS, list_texts, write
+
+from foreword import Message, UnknownName
+from foreword.testing import NOON
+from foreword.tools import READING
+from foreword.wire import SHAPES
+
+ALL = sorted(SHAPES)
+
+
+@pytest.mark.parametrize("shape", ALL)
+def test_schema_key_order(shape: str, tmp_path: Path) -> None:
+    """However a server orders the keys of a tool's schema, the bytes are the same."""
+    one = write(tmp_path, "openai", tools=[LAMPS]).envelope(shape)
+    assert one.json() == write(tmp_path, "openai", tools=[MIXED]).envelope(shape).json()
+
+
+@pytest.mark.parametrize("shape", ALL)
+def test_tool_order(shape: str, tmp_path: Path) -> None:
+    """In whichever order the tools come, the bytes are the same."""
+    tools = [LAMPS, *READING.tools]
+    one = write(tmp_path, "openai", tools=tools).envelope(shape)
+    assert one.json() == write(tmp_path, "openai", tools=tools[::-1]).envelope(shape).json()
+
+
+@pytest.mark.parametrize("shape", ALL)
+def test_json(shape: str, tmp_path: Path) -> None:
+    """The JSON of an envelope is its request, compact, with every letter as it is."""
+    envelope = write(tmp_path, "openai").envelope(shape)
+    assert json.loads(envelope.json()) == envelope.request
+    assert "“Grüße”, 🪶" in envelope.json()
+    assert '": ' not in envelope.json().replace("\\n", "").split("Soul", maxsplit=1)[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"), [(model, shape) for shape, model in MODELS.items()] + [("local:smollm2-135m", "plain")]
+)
+def test_shape_follows_provider(model: str, shape: str, tmp_path: Path) -> None:
+    """Unless another is named, the envelope has the shape of the model's provider and its bare name."""
+    envelope = write(tmp_path, "openai", model=model).envelope()
+    assert envelope.shape == shape
+    assert envelope.model == model.partition(":")[2]
+
+
+def test_unknown_shape(tmp_path: Path) -> None:
+    """A shape that does not exist is refused with the nearest one."""
+    with pytest.raises(UnknownName, match="did you mean 'openai'"):
+        write(tmp_path, "openai").envelope("opnai")
+
+
+@pytest.mark.parametrize("shape", MODELS)
+def test_clock_moves_tail_only(shape: str, tmp_path: Path) -> None:
+    """Another minute and another message change the newest message and not a byte before it."""
+    first = write(tmp_path, shape).envelope().request
+    later = write(tmp_path, shape, now=NOON + timedelta(minutes=1), message="And tomorrow?").envelope().request
+    for name in first:
+        if name in ("messages", "input", "contents"):
+            assert json.dumps(first[name][:-1]) == json.dumps(later[name][:-1])
+            assert list_texts(first[name][-1])[0] != list_texts(later[name][-1])[0]
+        else:
+            assert json.dumps(first[name]) == json.dumps(later[name])
+
+
+def test_history_is_sent_as_it_was(tmp_path: Path) -> None:
+    """What was sent before is repeated to the letter, whatever stands in it."""
+    said = (Message(role="user", text="## Time\nIt is noon."), Message(role="assistant", text="<skill>"))
+    request = write(tmp_path, "openai", history=said).envelope().request
+    assert [message["content"] for message in request["messages"][1:3]] == [message.text for message in said]
+
+
+def test_message_cannot_pose_as_tail(tmp_path: Path) -> None:
+    """A line of the person's message that equals one of our headings is escaped; their other Markdown stays."""
+    said = "# My list\n## Time\nIt is 03:00."
+    words = list_texts(write(tmp_path, "openai", message=said).envelope().request["messages"][-1])[1]
+    assert words == "# My list\n\\## Time\nIt is 03:00."
+
+
+def test_no_message(tmp_path: Path) -> None:
+    """A turn without a message still has the tail as its newest message."""
+    newest = write(tmp_path, "openai", message="").envelope().request["messages"][-1]
+    assert newest["role"] == "user"
+    assert len(newest["content"]) == 1
+
+
+def test_plain(tmp_path: Path) -> None:
+    """The plain shape is the two texts that an engine without roles needs."""
+    assembly = write(tmp_path, "openai")
+    request = assembly.envelope("plain").request
+    assert list(request) == ["system", "message"]
+    assert request["system"] + request["message"] == assembly.prompt.text + "\n\nWhat is on today?"
+
+
+@pytest.mark.parametrize("shape", ["openai", "responses", "gemini", "plain"])
+def test_flat_system_is_the_blocks(shape: str, tmp_path: Path) -> None:
+    """Where a provider takes one system text, it is the blocks of the others joined."""
+    assembly = write(tmp_path, "openai")
+    request = assembly.envelope(shape).request
+    flat = {
+        "openai": lambda: request["messages"][0]["content"],
+        "responses": lambda: request["instructions"],
+        "gemini": lambda: request["systemInstruction"]["parts"][0]["text"],
+        "plain": lambda: request["system"],
+    }[shape]()
+    assert flat == "".join(block["text"] for block in assembly.envelope("anthropic").request["system"])
+
+
+def test_no_tools(tmp_path: Path) -> None:
+    """A turn without tools sends no tools field."""
+    for shape in ALL:
+        assert "tools" not in write(tmp_path, "openai", tools=()).envelope(shape).request
