@@ -91,7 +91,8 @@ class Assembly:
     def find_cached(self) -> set[Pace]:
         """Find the paces whose text a provider can read from its cache on the next turn."""
         if self.terms.meter.facts.provider in ("", "anthropic"):
-            return {block.pace for block, ttl in zip(self.prompt.blocks, self.marks, strict=True) if ttl}
+            last = max((at for at, ttl in enumerate(self.marks) if ttl), default=-1)
+            return {block.pace for block in self.prompt.blocks[: last + 1]}
         enough = self.system_tokens >= self.terms.meter.facts.cache_minimum
         return {Pace.STATIC, Pace.SESSION} if enough else set()
 

@@ -12,7 +12,7 @@ from foreword.assembly import Assembly
 from foreword.blueprint import Blueprint
 from foreword.blueprint import load as load_blueprint
 from foreword.config import Config, load
-from foreword.errors import ConfigError, Fault, UnknownName, WorkspaceError
+from foreword.errors import ConfigError, Fault, InputError, UnknownName, WorkspaceError
 from foreword.ledger import NOTHING_FROZEN, Ledger
 from foreword.sources import SOURCES, Files
 from foreword.sources.document import Trouble
@@ -41,7 +41,7 @@ class Workspace:
 
     def __init__(self, path: str, clock: Callable[[], datetime]) -> None:
         self.files = Files(path)
-        self.fault: ConfigError | None = None
+        self.fault: InputError | None = None
         self._clock = clock
         self._shelf = CountShelf(os.path.join(self.files.root, STATE))
         self._counters: dict[Vocabulary, Counter] = {}
@@ -127,7 +127,7 @@ class Workspace:
                 self.ground = self._lay_ground(load(text))
                 self._text = text
             self.fault = None
-        except ConfigError as error:
+        except InputError as error:
             self.fault = error
 
     def close(self) -> None:

@@ -199,7 +199,7 @@ def worlds(draw: st.DrawFn, base: str = "", rendering: str = "", system: int = 0
     notes, diary, vault = (chance.choice(list(Trust)) for _ in range(3))
     settings = configure(chance, listed, (notes, diary, vault))
     where = places(listed, notes, diary, vault)
-    share = chance.choice((0.3, 0.7, 0.95))
+    share = chance.choice((0.5, 0.8, 0.95))
     lacking = draw(st.sets(st.sampled_from(sorted(where)), max_size=8))
     present = [path for path in where if chance.random() < share and path not in lacking]
     chances = {path: Random(f"{seed} {path}") for path in present}
@@ -244,9 +244,9 @@ def configure(chance: Random, listed: Mapping[str, Trust], trusts: tuple[Trust, 
     return {
         "owner": OWNER,
         "agents": {"reid": agent, "nova": {**agent, "directories": ["~/notes"]}},
-        "users": {name: {"trust": level(), "timezone": "Europe/Paris"} for name in PEOPLE},
+        "users": {name: {"trust": chance.choice((level(), "full")), "timezone": "Europe/Paris"} for name in PEOPLE},
         "situations": {
-            "dm": {"ceiling": level()},
+            "dm": {"ceiling": chance.choice((level(), "full"))},
             "group": {"ceiling": level(), "prompt_overlay": "prompts/group.md"},
             "system": {"ceiling": level()},
             "odd": {"ceiling": level(), "prompt_overlay": "prompts/odd.md"},
@@ -307,10 +307,10 @@ def turns(draw: st.DrawFn, **fixed: Any) -> Turn:
     """Draw a turn: who, where, what and when, some of it given."""
     turn = Turn(
         agent=draw(st.sampled_from(AGENTS)),
-        user=draw(st.sampled_from((*PEOPLE, *PEOPLE, STRANGER, "", *PEOPLE))),
+        user=draw(st.sampled_from((*PEOPLE, *PEOPLE, *PEOPLE, STRANGER, "", *PEOPLE))),
         channel=draw(st.sampled_from(("terminal", "telegram:7", "web", "pigeon\n## Core"))),
-        room=draw(st.sampled_from(("", "", "", "den", "hall", "attic", ""))),
-        situation=draw(st.sampled_from(("dm", "dm", "group", "system", "nowhere", "", "odd", "system", "dm"))),
+        room=draw(st.sampled_from(("", "", "", "den", "", "hall", "", "attic", ""))),
+        situation=draw(st.sampled_from(("dm", "dm", "dm", "group", "system", "nowhere", "", "odd", "system", "dm"))),
         session=draw(st.sampled_from(("", "s1"))),
         instructions=draw(st.just("") | texts(large=120).map(lambda text: f"kanariinstructions {text}")),
         directories=draw(st.sampled_from(((), ("~/kanaridirectory", "/srv/a\n## Core")))),

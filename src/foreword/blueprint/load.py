@@ -37,8 +37,10 @@ def find_faults(blueprint: Blueprint, sources: Mapping[str, Pace]) -> Iterator[s
             yield f"slot {slot.id!r} has the unknown tier {slot.tier!r}{near}"
         if slot.placement is Placement.TAIL and slot.pace is not Pace.TURN:
             yield f"slot {slot.id!r} travels in the tail, which holds turn slots only"
-    for marker in (blueprint.marker, blueprint.marker_without_call):
+    if blueprint.strict and not (blueprint.stub and blueprint.stub_without_call):
+        yield "a strict blueprint tells the model what was left out; write stub and stub_without_call"
+    for marker in (blueprint.marker, blueprint.marker_without_call, blueprint.stub, blueprint.stub_without_call):
         try:
             marker.format(**MARKER_FIELDS)
-        except (KeyError, IndexError, ValueError) as error:
+        except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
             yield f"the marker {marker!r} has an unknown field: {error}; there is {', '.join(MARKER_FIELDS)}"

@@ -1,15 +1,17 @@
 """Selecting: which slots of a blueprint a turn may have, from names and levels alone."""
 
+import re
 from collections.abc import Iterator
 from itertools import groupby
 
 from foreword.blueprint.plan import Plan, Planned, Run
 from foreword.blueprint.slot import Blueprint, Slot
 from foreword.config.schema import Config, PromptFile
-from foreword.trust import Clearance
+from foreword.trust import Clearance, has_company
 from foreword.turn import Turn
 from foreword.words import Mode, Placement, Verdict
 
+MARK = re.compile(r"\{(\w+)\}")
 LISTED = "files"  # the source whose slot holds the further files of the configuration
 
 
@@ -81,7 +83,7 @@ def judge(entry: Planned, turn: Turn, clearance: Clearance, config: Config, *, p
         return refuse(entry, Verdict.WITHHELD, f"needs {entry.trust}")
     if slot.situations and turn.situation not in slot.situations:
         return refuse(entry, Verdict.ABSENT, f"only in situation {' or '.join(slot.situations)}")
-    if per_user and turn.room:
+    if per_user and has_company(turn):
         return refuse(entry, Verdict.ABSENT, "everyone in a room reads the reply, so nobody's own slots are in it")
     if per_user and turn.user not in config.users:
         return refuse(entry, Verdict.ABSENT, "belongs to a known user, and nobody known is speaking")
@@ -120,11 +122,8 @@ def is_plain(name: str) -> bool:
 
 
 def expand(template: str, names: dict[str, str]) -> str:
-    """Fill the names into a template; an empty name gives no path at all."""
-    for name, value in names.items():
-        mark = f"{{{name}}}"
-        if mark in template:
-            if not value:
-                return ""
-            template = template.replace(mark, value)
-    return template
+    """Fill the names into a template in one pass; an empty name gives no path at all."""
+    marks = MARK.findall(template)
+    if any(not names.get(name, "") for name in marks):
+        return ""
+    return MARK.sub(lambda mark: names[mark[1]], template)

@@ -133,6 +133,10 @@ class Blueprint:
     """What stands where a text was shortened; {kept}, {total}, {first}, {last}, {lines} and {call} are filled in."""
     marker_without_call: str
     """The same for a turn that has no tool to read the rest with."""
+    stub: str = ""
+    """What stands in the place of a text that had to be left out; a strict blueprint needs one."""
+    stub_without_call: str = ""
+    """The same for a turn that has no tool to read it with."""
     budget: Budget = field(default_factory=Budget)
     """How many tokens there are, and who gets them."""
     slots: tuple[Slot, ...]

@@ -1,5 +1,7 @@
 """Shortening: whole lines only, measured again until it fits, with a marker that says how to read the rest."""
 
+import json
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from foreword.sources import Section
 
 HEAD_SHARE = 0.75  # of what is kept, where both ends are
 NEAR = 0.2  # a heading this close to the cut, as a share of the kept lines, is where the cut goes
-CODE = ("```", "~~~")
+FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,22 +96,38 @@ def is_heading(line: str) -> bool:
 def compose(section: Section, terms: Terms, gap: Gap) -> str:
     """Put the kept lines together, with the marker in the gap and every code fence closed before it."""
     kept = gap.lines[: gap.head]
-    fences = sum(line.lstrip().startswith(CODE) for line in kept)
-    closing = ["```"] if fences % 2 else []
+    fence = find_open_fence(kept)
+    closing = [fence] if fence else []
     return "\n".join([*kept, *closing, write_marker(section, terms, gap), *gap.lines[gap.last :]])
+
+
+def find_open_fence(lines: Sequence[str]) -> str:
+    """Return the fence of a code block that these lines leave open, or nothing."""
+    fence = ""
+    for line in lines:
+        if found := FENCE.match(line):
+            if not fence:
+                fence = found[1]
+            elif found[1].startswith(fence) and line.strip() == found[1]:
+                fence = ""
+    return fence
 
 
 def write_marker(section: Section, terms: Terms, gap: Gap) -> str:
     """Say what is missing and, where the turn has a tool for it, the call that reads it."""
     call = write_call(section, terms, gap)
-    template = terms.blueprint.marker if call else terms.blueprint.marker_without_call
+    return fill_marker(terms.blueprint.marker if call else terms.blueprint.marker_without_call, section, terms, gap)
+
+
+def fill_marker(template: str, section: Section, terms: Terms, gap: Gap) -> str:
+    """Fill the figures of a gap into a marker."""
     return template.format(
         kept=f"{terms.meter.count(gap.kept):,}",
         total=f"{terms.meter.count(section.text):,}",
         first=f"{gap.first:,}",
         last=f"{gap.last:,}",
         lines=f"{len(gap.lines):,}",
-        call=call,
+        call=write_call(section, terms, gap),
     )
 
 
@@ -117,7 +135,19 @@ def write_call(section: Section, terms: Terms, gap: Gap) -> str:
     """Name the call that reads what is left out, as the turn's tools take it."""
     lines = f", lines={gap.last - gap.head}" if gap.tail else ""
     if section.path and "memory_get" in terms.tools:
-        return f'memory_get("{section.path}", from={gap.first}{lines})'
+        return f"memory_get({quote(section.path)}, from={gap.first}{lines})"
     if "read_section" in terms.tools:
-        return f'read_section("{section.id}", from={gap.first}{lines})'
+        return f"read_section({quote(section.id)}, from={gap.first}{lines})"
     return ""
+
+
+def quote(text: str) -> str:
+    """Write a text as the argument of a call."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def write_stub(section: Section, terms: Terms) -> str:
+    """Say that a whole text is left out, and the call that reads it; nothing where the blueprint has no stubs."""
+    everything = Gap(lines=section.text.split("\n"), head=0, tail=0)
+    call = write_call(section, terms, everything)
+    return fill_marker(terms.blueprint.stub if call else terms.blueprint.stub_without_call, section, terms, everything)

@@ -1,6 +1,9 @@
 """The layout of one blueprint: how a section looks, heading, body and separator."""
 
-from foreword.blueprint import Blueprint
+import re
+from html import escape
+
+from foreword.blueprint import Blueprint, Slot
 from foreword.blueprint.slot import Rendering, Voice
 from foreword.render.escape import Guard
 from foreword.sources import Section
@@ -14,11 +17,12 @@ class Layout:
     """Renders single sections, and weighs them as they will be rendered."""
 
     def __init__(self, blueprint: Blueprint, meter: Meter) -> None:
-        titles = [slot.title for slot in blueprint.slots]
         menus = [f"Available Memory (trust: {level})" for level in Trust]
+        titles = [*(slot.title for slot in blueprint.slots), *menus]
+        tags = [make_tag(slot) for slot in blueprint.slots]
         self._xml = blueprint.rendering is Rendering.XML
         self._plain = blueprint.rendering is Rendering.PLAIN
-        self._guard = Guard(blueprint.rendering, [*titles, *menus])
+        self._guard = Guard(blueprint.rendering, tags if self._xml else titles)
         self.meter = meter
 
     def weigh(self, section: Section, body: str) -> int:
@@ -34,11 +38,17 @@ class Layout:
         slot = section.slot
         text = self._guard.escape(body, slot.voice)
         if self._plain:
-            return text + SEPARATOR
+            return (f"{section.title}\n" if section.title else "") + text + SEPARATOR
         if self._xml:
-            tag = slot.title or section.title
-            return f"<{tag}>\n{text}\n</{tag}>{SEPARATOR}" if tag else text + SEPARATOR
+            tag = make_tag(slot)
+            name = f' name="{escape(section.title)}"' if section.title else ""
+            return f"<{tag}{name}>\n{text}\n</{tag}>{SEPARATOR}"
         heading = f"## {slot.title}\n" if slot.title and opens else ""
         if section.title:
             heading += f"{'###' if slot.title else '##'} {section.title}\n"
         return heading + text + SEPARATOR
+
+
+def make_tag(slot: Slot) -> str:
+    """Make a tag of a slot's title, or of its name where it has none."""
+    return "".join(part for part in re.split(r"\W+", slot.title or slot.id.title()) if part)

@@ -58,7 +58,7 @@ def list_skills(view: StaticView, entry: Planned) -> Item:
         return Missing(entry=entry, reason="; ".join(troubles) or "there are no skills")
     text = "\n".join(["<available_skills>", *blocks, "</available_skills>"])
     if "memory_get" in view.tools:
-        text += f'\nRead a skill before you use it: memory_get("{entry.folder}/NAME/SKILL.md").'
+        text += '\nRead a skill before you use it, by its path: memory_get("PATH/SKILL.md").'
     return Section(entry=entry, text=text, origin=entry.folder, note="; ".join(troubles))
 
 

@@ -1,12 +1,19 @@
 """A Markdown file as Foreword sees it: front matter, and a body without leading comments."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+from foreword.errors import ConfigError
+
 FENCE = "---\n"
 BREAKS = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 LONGEST = 100  # characters of a description
+# A field that means the same to a YAML parser and to a reader: a plain word, and a text without signs of its own.
+FIELD = re.compile(r"([A-Za-z_][\w-]*):(?:[ ]+([^\s\[\]{}&*!|>'\"%@`#,?:~-](?:[^#:\n]|:(?=\S)|(?<=\S)#)*)?)?\s*")
+SIGN = re.compile(r"\S")
+SIGNS = re.compile(r"^(?:[#>*+-]+\s+|\d+[.)]\s+)+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -15,14 +22,14 @@ class Document:
 
     path: str
     body: str
-    meta: Mapping[str, object] = field(default_factory=dict)
+    meta: Mapping[str, str] = field(default_factory=dict)
     sha256: str
     description: str = ""
     note: str = ""
 
     def field(self, name: str) -> str:
-        """Return a field of the front matter as a text, blank where it is missing or no plain value."""
-        return read_field(self.meta, name)
+        """Return a field of the front matter, blank where it is missing or no plain value."""
+        return self.meta.get(name, "").strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +44,7 @@ def parse_document(path: str, raw: str) -> Document:
     """Split a text into front matter and body."""
     digest = sha256(raw.encode()).hexdigest()
     text = normalise(raw)
-    meta: Mapping[str, object] = {}
+    meta: Mapping[str, str] = {}
     note = ""
     if text.startswith(FENCE) and (end := find_fence(text)) is not None:
         meta, note = parse_meta(text[len(FENCE) : end])
@@ -66,45 +73,61 @@ def find_fence(text: str) -> int | None:
     return None
 
 
-def parse_meta(text: str) -> tuple[Mapping[str, object], str]:
-    """Read front matter; a broken one is a note, never a failure."""
-    import yaml
+def parse_meta(text: str) -> tuple[Mapping[str, str], str]:
+    """Read the plain fields of front matter; a broken one is a note, never a failure."""
+    simple = {}
+    for line in text.splitlines():
+        if not (field := FIELD.fullmatch(line)):
+            return compose_meta(text)
+        simple[field[1]] = field[2] or ""
+    return simple, ""
 
-    try:
-        meta = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" in line {mark.line + 2}" if mark else ""
-        return {}, f"its front matter is not valid YAML{line} and was ignored"
-    except (ValueError, RecursionError):
-        return {}, "its front matter holds a value that cannot be read and was ignored"
-    if meta is None:
+
+def compose_meta(text: str) -> tuple[Mapping[str, str], str]:
+    """Read front matter that takes a YAML parser."""
+    from foreword.config.composer import compose
+    from foreword.config.nodes import Scalar, Table
+
+    if not text.strip():
         return {}, ""
-    if not isinstance(meta, dict):
+    try:
+        root = compose(text, "front matter")
+    except ConfigError as error:
+        line = (error.faults[0].line or 0) + 1
+        return {}, f"its front matter is not valid YAML in line {line} and was ignored"
+    if not isinstance(root, Table):
         return {}, "its front matter is not a mapping and was ignored"
-    return {str(key): value for key, value in meta.items()}, ""
+    fields = {
+        key.text: value.text
+        for key, value in root.entries
+        if isinstance(key, Scalar) and isinstance(value, Scalar) and value.tag != "null"
+    }
+    return fields, ""
 
 
 def strip_comments(text: str) -> str:
     """Drop HTML comments that stand before anything else."""
-    text = text.lstrip()
-    while text.startswith("<!--") and (end := text.find("-->")) != -1:
-        text = text[end + 3 :].lstrip()
-    return text
+    at = skip_space(text, 0)
+    while text.startswith("<!--", at) and (end := text.find("-->", at)) != -1:
+        at = skip_space(text, end + 3)
+    return text[at:]
 
 
-def read_field(meta: Mapping[str, object], name: str) -> str:
-    """Read a plain value as a text; anything else counts as blank."""
-    value = meta.get(name)
-    return str(value).strip() if isinstance(value, str | int | float) else ""
+def skip_space(text: str, at: int) -> int:
+    """Return where the next sign stands that is no white space."""
+    found = SIGN.search(text, at)
+    return found.start() if found else len(text)
 
 
-def describe(meta: Mapping[str, object], body: str) -> str:
+def describe(meta: Mapping[str, str], body: str) -> str:
     """Describe a document in one line: by its front matter, its first heading, or its first sentence."""
-    if given := read_field(meta, "description"):
+    if given := meta.get("description", "").strip():
         return shorten_line(given)
-    first = body[: 4 * LONGEST].lstrip("#\n ").partition("\n")[0]
-    return shorten_line(first if body.startswith("#") else first.partition(". ")[0])
+    for line in body[: 10 * LONGEST].splitlines():
+        text = SIGNS.sub("", line)
+        if any(map(str.isalnum, text)):
+            return shorten_line(text if line.startswith("#") else text.partition(". ")[0])
+    return ""
 
 
 def shorten_line(text: str) -> str:

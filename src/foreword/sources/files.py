@@ -139,7 +139,7 @@ class Files:
             facts, raw = self._open(self.locate(path))
         except FileNotFoundError:
             return Seen(None, None)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, PathRefused) as error:
             return Seen(self._sign(path), Trouble(path=path, reason=describe(error)))
         return Seen(sign(facts), decode(path, raw), racy=is_racy(sign(facts)))
 
@@ -189,6 +189,8 @@ def describe(error: Exception) -> str:
     """Say in plain words why a file cannot be opened."""
     if isinstance(error, UnusableError):
         return str(error)
+    if isinstance(error, PathRefused):
+        return "is refused; paths are relative to the workspace and stay below it"
     if isinstance(error, PermissionError):
         return "cannot be read: permission denied"
     if isinstance(error, NotADirectoryError):

@@ -11,6 +11,7 @@ from foreword.sources.registry import SOURCES
 from foreword.sources.section import Filled, Item, Missing
 from foreword.sources.trace import Kept, Part, Reader
 from foreword.sources.view import SessionView, StaticView, TurnView, View
+from foreword.trust import has_company
 from foreword.turn import Toolset, Turn
 from foreword.words import Pace, Verdict
 
@@ -131,7 +132,7 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
         room=turn.room,
         situation=turn.situation,
         session=turn.session,
-        zone=(room.timezone if room else "") if turn.room else own,
+        zone=(room.timezone if room else "") if has_company(turn) else own,
         project=turn.project,
         directories=turn.directories,
         instructions=turn.instructions,

@@ -10,7 +10,7 @@ from foreword.words import Pace, Verdict
 
 IDENTITY = {
     "name": "Your name is {name}{emoji}.",
-    "creature": "You are a {creature}.",
+    "creature": "You are {article} {creature}.",
     "vibe": "Your vibe: {vibe}.",
     "description": "What you are for: {description}.",
 }
@@ -103,7 +103,7 @@ def read_instructions(view: SessionView, entry: Planned) -> Item:
 def read_channel(view: SessionView, entry: Planned) -> Item:
     """Say where the reply goes, and how it should look there; an unknown channel is treated like the web."""
     document, trouble = find_document(view.static, entry)
-    head = f"You are speaking on {one_line(view.channel)}."
+    head = f"Channel: {one_line(view.channel)}."
     if document:
         return section_of(entry, document, text=f"{head}\n{document.body}")
     known = read_builtin(entry.text) if entry.text else ""
@@ -162,9 +162,9 @@ def say(labels: dict[str, str], values: dict[str, str]) -> list[str]:
     """Put the fields that are set into words."""
     shown = {name: one_line(value) for name, value in values.items()}
     emoji = f" {shown['emoji']}" if shown.get("emoji") else ""
-    return [
-        label.format(**{name: shown[name].rstrip("."), "emoji": emoji}) for name, label in labels.items() if shown[name]
-    ]
+    article = "an" if shown.get("creature", "")[:1].lower() in tuple("aeiou") else "a"
+    more = {"emoji": emoji, "article": article}
+    return [label.format(**more, **{name: shown[name].rstrip(".")}) for name, label in labels.items() if shown[name]]
 
 
 def round_tokens(tokens: int) -> str:

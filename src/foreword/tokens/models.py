@@ -57,7 +57,8 @@ def find(model: str, overrides: Mapping[str, ModelOverride]) -> ModelFacts:
     table = read_table()
     name = max((name for name in table if bare.startswith(name)), key=len, default="")
     entry = table.get(name, replace(UNKNOWN, local=True) if provider == "local" else UNKNOWN)
-    assumed = "" if name else f"nothing is known about model {model!r}; a window of {entry.window:,} is assumed"
+    who = f"nothing is known about model {model!r}" if model else "no model is named"
+    assumed = "" if name else f"{who}; a window of {entry.window:,} is assumed"
     facts = ModelFacts(
         name=model,
         window=entry.window,

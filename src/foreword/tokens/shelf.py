@@ -1,7 +1,8 @@
 """Counts on disk: a small SQLite file in the workspace's state, which may be deleted at any time."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 MOST = 200_000  # rows; the oldest go first
 
@@ -27,22 +28,33 @@ class CountShelf:
         if not os.path.exists(self._file):
             return {}
         try:
-            with sqlite3.connect(f"file:{self._file}?mode=ro", uri=True, timeout=1) as database:
+            with closing(sqlite3.connect(self._file, timeout=1)) as database:
                 rows = database.execute("SELECT content, tokens FROM counts WHERE vocabulary = ?", (vocabulary,))
                 return dict(rows.fetchall())
         except sqlite3.Error:
             return {}
 
     def save(self, vocabulary: str, counts: Mapping[bytes, int]) -> None:
-        """Add counts, and drop the oldest ones beyond a limit."""
+        """Add counts, and drop the oldest ones beyond a limit; a file that is no database is replaced."""
         import sqlite3
 
         rows = [(vocabulary, content, tokens) for content, tokens in counts.items()]
         try:
             os.makedirs(self._folder, exist_ok=True)
-            with sqlite3.connect(self._file, timeout=1) as database:
-                database.execute(SCHEMA)
-                database.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", rows)
-                database.execute("DELETE FROM counts WHERE rowid <= (SELECT max(rowid) FROM counts) - ?", (MOST,))
+            try:
+                self._write(rows)
+            except sqlite3.OperationalError:
+                return
+            except sqlite3.DatabaseError:
+                os.remove(self._file)
+                self._write(rows)
         except (sqlite3.Error, OSError):
             return
+
+    def _write(self, rows: Sequence[tuple[str, bytes, int]]) -> None:
+        import sqlite3
+
+        with closing(sqlite3.connect(self._file, timeout=1)) as database, database:
+            database.execute(SCHEMA)
+            database.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", rows)
+            database.execute("DELETE FROM counts WHERE rowid <= (SELECT max(rowid) FROM counts) - ?", (MOST,))

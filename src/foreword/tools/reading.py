@@ -6,6 +6,7 @@ from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.budget import Fitted
+from foreword.budget.shorten import quote
 from foreword.errors import InputError, UnknownName
 from foreword.sources import Section
 from foreword.sources.document import Document
@@ -73,7 +74,7 @@ def call(assembly: Assembly, ground: Ground, name: str, arguments: Mapping[str, 
     if text is None:
         # The same words for what is not there and for what may not be seen.
         raise InputError(f"there is no {target!r} here")
-    return cut(text, first or 1, lines, assembly, f"{name}({target!r}".replace("'", '"'))
+    return cut(text, first or 1, lines, assembly, f"{name}({quote(target)}")
 
 
 def read_number(arguments: Mapping[str, Any], name: str, default: int | None) -> int | None:
@@ -98,7 +99,7 @@ def find_path(assembly: Assembly, ground: Ground, path: str) -> str | None:
     """Find a file that this turn's prompt shortens or lists, or a memory or skill its clearance may see."""
     sections = list(list_sections(assembly))
     for section in sections:
-        if section.path == path:
+        if path and section.path == path:
             return section.text
     store = path.partition("/")[0]
     settings = ground.config.stores.get(store)

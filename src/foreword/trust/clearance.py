@@ -7,7 +7,7 @@ from foreword.turn import Turn
 from foreword.words import Trust
 
 GROUP = "group"
-PRIVATE = "dm"
+PRIVATE = ("dm", "system")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +62,16 @@ def bounds_of_room(turn: Turn, config: Config) -> list[Bound]:
         return []
     room = config.rooms.get(turn.room)
     if room is None:
-        return [bound_of_situation(GROUP, config)] if turn.situation == PRIVATE else []
+        return [bound_of_situation(GROUP, config)] if turn.situation in PRIVATE else []
     bounds = [bound_of_situation(room.situation, config)]
     if room.ceiling is not None:
         bounds.append(Bound(level=room.ceiling, allows=f"room {turn.room}"))
     return bounds
+
+
+def has_company(turn: Turn) -> bool:
+    """Whether others read the reply, so that nobody's own slots may be in it."""
+    return bool(turn.room) or turn.situation == GROUP
 
 
 def explain(turn: Turn, trust: Trust, lowest: Bound, *, known: bool) -> str:

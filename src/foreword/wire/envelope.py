@@ -114,7 +114,8 @@ def shape_gemini(letter: Letter) -> dict[str, Any]:
         request["systemInstruction"] = {"parts": [{"text": letter.system}]}
     request["contents"] = contents
     if letter.tools:
-        request["tools"] = [{"functionDeclarations": [describe_function(tool) for tool in letter.tools.tools]}]
+        declarations = [describe_function(tool, schema="parametersJsonSchema") for tool in letter.tools.tools]
+        request["tools"] = [{"functionDeclarations": declarations}]
     return request
 
 
@@ -131,9 +132,9 @@ def converse(letter: Letter, part: Callable[[str], dict[str, str]]) -> list[dict
     return messages
 
 
-def describe_function(tool: Tool) -> dict[str, Any]:
+def describe_function(tool: Tool, schema: str = "parameters") -> dict[str, Any]:
     """Describe a tool as OpenAI and Gemini take it."""
-    return {"name": tool.name, "description": tool.description, "parameters": sort_keys(tool.parameters)}
+    return {"name": tool.name, "description": tool.description, schema: sort_keys(tool.parameters)}
 
 
 def sort_keys(value: Any) -> Any:

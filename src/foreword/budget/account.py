@@ -1,0 +1,152 @@
+"""The account of a fit: what there is, who must have some of it, who got what."""
+
+from collections.abc import Iterable, Sequence
+
+from foreword.blueprint.slot import Listing
+from foreword.budget.menu import can_list, fit_menu, index, index_always, write
+from foreword.budget.share import Wish, share, weigh_stub, wish
+from foreword.budget.verdict import Fitted, Terms, keep, leave_out
+from foreword.errors import BudgetError
+from foreword.sources import Filled
+from foreword.sources.section import write_line
+from foreword.words import Pace, Verdict
+
+MENU = "menu"  # the source whose section the budget writes
+
+
+class Account:
+    """Fits static slots by themselves, then session slots into what is left, then the menu with what did not fit."""
+
+    def __init__(self, terms: Terms, runs: Sequence[Filled], *, overflow: bool) -> None:
+        self.terms = terms
+        self.budget = terms.blueprint.budget
+        self.limit = self.budget.limit(terms.meter.facts.window)
+        self.left = self.limit - terms.tool_tokens
+        self.spent = {"tool schemas": terms.tool_tokens}
+        self.fitted: dict[int, Fitted] = {}
+        self.used_by_tier = dict.fromkeys(self.budget.tiers, 0)
+        sections = [(run.pace, section) for run in runs for section in run.sections]
+        self.menu = next((section for _, section in sections if section.slot.source == MENU), None)
+        self.listable: list[Wish] = []
+        for pace in (Pace.STATIC, Pace.SESSION):
+            mine = [section for its, section in sections if its is pace and section is not self.menu]
+            self.fit_pace(pace, wish(mine, terms), overflow=overflow)
+        self.finish_menu()
+
+    @property
+    def overflows(self) -> bool:
+        """Whether a file moved to the menu for lack of room."""
+        return any(
+            one.verdict is Verdict.INDEXED and one.item.slot.listed is Listing.OVERFLOW for one in self.fitted.values()
+        )
+
+    def fit_pace(self, pace: Pace, wishes: Sequence[Wish], *, overflow: bool) -> None:
+        """Fit the slots of one pace: the required ones, those for the menu, then tier after tier."""
+        self.listable += [one for one in wishes if can_list(one.section)]
+        self.reserved = self.reserve_menu(overflow=overflow) if pace is Pace.SESSION else 0
+        rest = self.demand(wishes)
+        self.note(index_always(one, self.menu, self.terms) for one in rest if is_always_listed(one))
+        rest = [one for one in rest if not is_always_listed(one)]
+        room = self.find_room(pace, rest)
+        order = {tier: at for at, tier in enumerate(self.budget.tiers)}
+        for tier, cap in self.budget.tiers.items():
+            mine = [one for one in rest if one.section.slot.tier == tier]
+            later = [one for one in rest if order[one.section.slot.tier] > order[tier]]
+            wanted = max(room - sum(one.floor for one in later), sum(one.base for one in mine))
+            room -= self.fit_tier(tier, cap, mine, min(wanted, room - sum(one.base for one in later)))
+        self.spent[f"{pace} slots"] = self.limit - self.left - sum(self.spent.values())
+
+    def demand(self, wishes: Sequence[Wish]) -> list[Wish]:
+        """Give the required slots what they need and return the others, or fail with the arithmetic."""
+        must = [one for one in wishes if one.section.slot.required]
+        rest = [one for one in wishes if not one.section.slot.required]
+        bases = sum(one.base for one in rest)
+        if sum(one.wanted for one in must) + bases > self.left - self.reserved:
+            window = self.terms.meter.facts.window
+            share = f"{self.budget.window_share:.0%}".replace("%", " %")
+            smaller = f"the smaller of {self.budget.system:,} and {share} of a window of {window:,}"
+            spent = {**self.spent, "menu": self.reserved}
+            raise BudgetError(spell_out(spent, must, bases, f"the system budget, {smaller},", self.limit))
+        self.note(keep(one.section, one.wanted) for one in must)
+        return rest
+
+    def reserve_menu(self, *, overflow: bool) -> int:
+        """Set aside what the menu could need at most, within its share, and never less than saying that it is cut."""
+        files = [one for one in self.listable if overflow or is_always_listed(one)]
+        if self.menu is None or not (files or self.menu.lines):
+            return 0
+        # A file weighs no less in the prompt than its price on the menu, and that weight is known already.
+        lines = [write_line(one.section.path, one.wanted, one.section.description) for one in files]
+        once = self.terms.memo.once
+        wanted = weigh_lines(self.terms, lines) + once(weigh_lines, self.terms, self.menu.lines)
+        wanted += once(self.terms.scale.weigh, self.menu, self.menu.text)
+        most = int(self.limit * self.budget.menu_share)
+        return min(wanted, max(most, once(weigh_stub, self.menu, self.terms)))
+
+    def fit_tier(self, tier: str, cap: float, wishes: Sequence[Wish], room: int) -> int:
+        """Fit one tier and return what it used."""
+        ceiling = max(int(cap * self.limit) - self.used_by_tier[tier], sum(one.base for one in wishes))
+        if ceiling < room:
+            why = f"tier {tier} ends at {cap:.0%} of {self.limit:,}".replace("%", " %")
+        else:
+            why = f"only {max(room, 0):,} of {self.limit:,} tokens are left"
+        fitted = [index(one, self.menu) for one in share(wishes, min(ceiling, room), why, self.terms)]
+        self.note(fitted)
+        used = sum(one.tokens for one in fitted)
+        self.used_by_tier[tier] += used
+        return used
+
+    def find_room(self, pace: Pace, wishes: Sequence[Wish]) -> int:
+        """Return what the optional slots of a pace may use; what static ones leave follows from the blueprint."""
+        left = self.left - self.reserved
+        if pace is Pace.SESSION:
+            return left
+        return min(left, max(left - self.leave_session(), sum(one.base for one in wishes)))
+
+    def leave_session(self) -> int:
+        """Return what static slots leave to session slots, whoever is speaking."""
+        slots = [slot for slot in self.terms.blueprint.slots if slot.pace is Pace.SESSION]
+        menu = self.budget.menu_share if any(slot.source == MENU for slot in slots) else 0
+        floors = sum(slot.floor for slot in slots) + int(self.limit * menu)
+        return max(int(self.limit * self.budget.session_share), min(floors, self.limit // 2)) if slots else 0
+
+    def note(self, fitted: Iterable[Fitted]) -> None:
+        """Enter verdicts into the account."""
+        for one in fitted:
+            self.fitted[id(one.item)] = one
+            self.left -= one.tokens
+
+    def finish_menu(self) -> None:
+        """Write the menu, now that it is known what did not fit; a loss stays a loss if the menu is one itself."""
+        if self.menu is None:
+            return
+        indexed = [one for one in self.fitted.values() if one.verdict is Verdict.INDEXED]
+        menu = write(self.menu, [one.item for one in indexed], self.terms)
+        fitted = fit_menu(menu, self.menu.text, self.reserved, self.terms)
+        self.fitted[id(self.menu)] = fitted
+        if fitted.body is None and fitted.verdict is Verdict.DROPPED:
+            for one in indexed:
+                reason = f"{one.reason}, which does not fit either"
+                self.fitted[id(one.item)] = leave_out(one.item, one.wanted, Verdict.DROPPED, reason)
+
+
+def is_always_listed(one: Wish) -> bool:
+    """Whether a section belongs on the menu and nowhere else."""
+    return one.section.slot.listed is Listing.ALWAYS
+
+
+def spell_out(spent: dict[str, int], must: Sequence[Wish], bases: int, pool: str, limit: int) -> str:
+    """Write the arithmetic of a prompt that does not fit."""
+    wanted = {one.section.id: one.wanted for one in must}
+    sums = {**spent, **wanted, "naming what is left out": bases}
+    needed = sum(sums.values())
+    parts = " + ".join(f"{name} {tokens:,}" for name, tokens in sums.items() if tokens)
+    return (
+        f"the prompt does not fit: {parts} = {needed:,} tokens, and {pool} has {limit:,}; "
+        f"{needed - limit:,} are missing. Use a model with a larger window, fewer tools, or shorter texts."
+    )
+
+
+def weigh_lines(terms: Terms, lines: Sequence[str]) -> int:
+    """Count lines one by one, which is no less than counting them together."""
+    return sum([terms.meter.count(f"{line}\n") for line in lines])
