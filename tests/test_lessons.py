@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from foreword import Assembly, BudgetError, Git, Mode, Step, Task, Tool, Toolset, Trust, Turn
+from foreword.shipped import read_blueprint
 from foreword.testing import NOON, make_workspace, write_files
 from foreword.tools import READING
-from foreword.workspace import read_shipped
 
 CONFIG = "owner: alice\nusers: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}\n"
 MODEL = "openai:gpt-5"
@@ -31,7 +31,7 @@ def build(folder: Path, files: dict[str, str], turn: Turn = DM) -> Assembly:
 
 def shrink(base: str, **budget: object) -> str:
     """Write a shipped blueprint with another budget."""
-    text = read_shipped(base) or ""
+    text = read_blueprint(base) or ""
     for key, value in budget.items():
         text, changed = re.subn(rf"(?m)^  {key}: .*$", f"  {key}: {value}", text)
         assert changed == 1

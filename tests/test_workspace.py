@@ -9,9 +9,9 @@ import pytest
 
 import foreword
 from foreword import Mode, Pace, Turn, UnknownName, Workspace, WorkspaceError
+from foreword.shipped import read_blueprint
 from foreword.sources import SOURCES, Section
 from foreword.testing import NOON, make_workspace, write_files
-from foreword.workspace import read_shipped
 
 TURN = Turn(user="alice", situation="dm", model="openai:gpt-5", message="Hi")
 FILES = {
@@ -93,10 +93,10 @@ def test_blueprint_name_cannot_climb(tmp_path: Path, name: str) -> None:
 
 def test_own_blueprint(tmp_path: Path) -> None:
     """A blueprint of the workspace wins over the shipped one of its name, and an edit of it is seen."""
-    ws = make_workspace(tmp_path, {"blueprints/coop.yaml": (read_shipped("coop") or "").replace("Runtime", "Now")})
+    ws = make_workspace(tmp_path, {"blueprints/coop.yaml": (read_blueprint("coop") or "").replace("Runtime", "Now")})
     turn = replace(TURN, blueprint="coop")
     assert "## Now\n" in ws.assemble(turn).prompt.text
-    write_files(tmp_path, {"blueprints/coop.yaml": (read_shipped("coop") or "").replace("Runtime", "Later")})
+    write_files(tmp_path, {"blueprints/coop.yaml": (read_blueprint("coop") or "").replace("Runtime", "Later")})
     ws.refresh(now=True)
     assert "## Later\n" in ws.assemble(turn).prompt.text
     assert ws.blueprint_names() == ("coop", "default")
@@ -128,7 +128,7 @@ def test_local_is_minimal(tmp_path: Path) -> None:
 def test_nothing_twice(tmp_path: Path, asked: list[str]) -> None:
     """Another clock and another message ask no static source again, read no file and render no block anew."""
     slot = "  - {id: noted, source: noted, pace: static, trust: public, tier: low}\n"
-    text = (read_shipped("default") or "").replace("slots:\n", f"slots:\n{slot}")
+    text = (read_blueprint("default") or "").replace("slots:\n", f"slots:\n{slot}")
     ws = make_workspace(tmp_path, {**FILES, "blueprints/mine.yaml": text})
     turn = replace(TURN, blueprint="mine")
     first = ws.assemble(turn)
@@ -187,7 +187,7 @@ def test_failing_source(tmp_path: Path) -> None:
 
     try:
         slot = "  - {id: failing, source: failing, pace: static, trust: public, tier: low}\n"
-        text = (read_shipped("default") or "").replace("slots:\n", f"slots:\n{slot}")
+        text = (read_blueprint("default") or "").replace("slots:\n", f"slots:\n{slot}")
         assembly = make_workspace(tmp_path, {"blueprints/mine.yaml": text}).assemble(replace(TURN, blueprint="mine"))
         row = next(row for row in assembly.rows() if row.id == "failing")
         assert (str(row.verdict), row.reason) == ("dropped", "source 'failing' failed: RuntimeError: no luck")

@@ -1,7 +1,6 @@
 """The assembly: everything one turn was made of; explain, diff and the tests are views of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -9,6 +8,7 @@ from foreword.blueprint import Plan
 from foreword.budget import Fit, Fitted
 from foreword.budget.verdict import Terms
 from foreword.errors import InputError
+from foreword.frozen import frozen
 from foreword.ledger import Standing
 from foreword.render import Layout, Prompt, Span
 from foreword.report import Row, draw_table, show_row
@@ -22,7 +22,7 @@ from foreword.words import Pace, Trust
 SCHEMA = "foreword/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Assembly:
     """One assembled turn."""
 

@@ -10,7 +10,8 @@ ForewordError
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from foreword.frozen import frozen
 
 
 class ForewordError(Exception):
@@ -29,7 +30,7 @@ class PathRefused(InputError):
     """A path is absolute, climbs out of the workspace, or follows a link out of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Fault:
     """One thing that is wrong in a file, where, and what to do about it."""
 

@@ -1,15 +1,15 @@
 """The report of a turn: one row per slot, as a reader is told about it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from foreword.frozen import frozen
 from foreword.words import Pace, Placement, Trust, Verdict
 
 HEAD = ("slot", "pace", "needs", "tokens", "verdict", "why")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Row:
     """One item of a prompt as a reader is told about it."""
 

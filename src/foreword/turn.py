@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal
 
 from foreword.errors import InputError
+from foreword.frozen import frozen
 from foreword.words import Delivery, Mode, Trust
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Tool:
     """A tool the agent may call; without a trust of its own it is for `full` only."""
 
@@ -58,7 +59,7 @@ class Toolset:
         return bool(self.tools)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Message:
     """One message of the conversation so far, as it was sent."""
 
@@ -66,7 +67,7 @@ class Message:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Step:
     """One step of a task."""
 
@@ -74,7 +75,7 @@ class Step:
     status: Literal["active", "open", "done"] = "open"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Task:
     """The task that a session is bound to."""
 
@@ -85,7 +86,7 @@ class Task:
     steps: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Host:
     """Facts about the machine, gathered by the caller; empty ones are left out."""
 
@@ -96,7 +97,7 @@ class Host:
     sudo_non_interactive: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Sandbox:
     """How commands are confined, as far as the caller knows; empty facts are left out."""
 
@@ -109,7 +110,7 @@ class Sandbox:
     network: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Git:
     """The state of the project's repository."""
 
@@ -118,7 +119,7 @@ class Git:
     commit: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Client:
     """What the person's own device says about them."""
 
@@ -127,7 +128,7 @@ class Client:
     location: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Turn:
     """Who, where, what and when; a bare `Turn()` is a stranger's and sees what is public."""
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import Any, Self
 
 from foreword.assemble import assemble
@@ -14,6 +13,7 @@ from foreword.blueprint import load as load_blueprint
 from foreword.config import Config, load
 from foreword.errors import ConfigError, Fault, InputError, UnknownName, WorkspaceError
 from foreword.ledger import NOTHING_FROZEN, Ledger
+from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES, Files
 from foreword.sources.document import Trouble
 from foreword.sources.ground import Ground
@@ -102,7 +102,7 @@ class Workspace:
         if known and known[0] == (own or ""):
             return known[1]
         paces = {source.name: source.pace for source in SOURCES.values()}
-        text = own or read_shipped(name)
+        text = own or read_blueprint(name)
         if text is None:
             raise UnknownName("blueprint", name, self.blueprint_names())
         made = load_blueprint(text, f"blueprints/{name}.yaml", paces)
@@ -113,7 +113,9 @@ class Workspace:
         """Name the blueprints that this workspace can use."""
         folder = os.path.join(self.files.root, "blueprints")
         own = os.listdir(folder) if os.path.isdir(folder) else []
-        return tuple(sorted({*list_shipped(), *(name.removesuffix(".yaml") for name in own if name.endswith(".yaml"))}))
+        return tuple(
+            sorted({*list_blueprints(), *(name.removesuffix(".yaml") for name in own if name.endswith(".yaml"))})
+        )
 
     def refresh(self, *, now: bool = False) -> None:
         """See what changed on the disk; a configuration that became wrong leaves the old one in force."""
@@ -165,15 +167,3 @@ class Workspace:
         if isinstance(text, Trouble):
             raise ConfigError([Fault(file=CONFIG, line=None, message=text.reason)])
         return text
-
-
-def read_shipped(name: str) -> str | None:
-    """Read a blueprint that ships with Foreword."""
-    file = files("foreword") / "blueprints" / f"{name}.yaml"
-    return file.read_text(encoding="utf-8") if name in list_shipped() else None
-
-
-def list_shipped() -> tuple[str, ...]:
-    """Name the blueprints that ship with Foreword."""
-    folder = files("foreword") / "blueprints"
-    return tuple(sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")))

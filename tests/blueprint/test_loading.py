@@ -39,7 +39,7 @@ def test_smallest() -> None:
 @pytest.mark.parametrize("name", list_shipped())
 def test_shipped(name: str) -> None:
     """What ships with Foreword loads, under its own name."""
-    assert read(read_shipped(name) or "").name == name
+    assert read(read_blueprint(name) or "").name == name
 
 
 @pytest.mark.parametrize(

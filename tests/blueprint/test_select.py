@@ -6,13 +6,13 @@ from foreword import Mode, Trust, Turn
 from foreword.blueprint import Plan, Planned, load, select
 from foreword.blueprint.select import expand, is_plain
 from foreword.config import load as load_config
+from foreword.shipped import read_blueprint
 from foreword.sources import SOURCES
 from foreword.trust import resolve
 from foreword.words import Pace, Placement, Verdict
-from foreword.workspace import read_shipped
 
 PACES = {source.name: source.pace for source in SOURCES.values()}
-DEFAULT = load(read_shipped("default") or "", "default.yaml", PACES)
+DEFAULT = load(read_blueprint("default") or "", "default.yaml", PACES)
 CONFIG = load_config("""\
 owner: alice
 agents: {reid: {}}

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from foreword import Assembly, Toolset, Turn
+from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace
 from foreword.tokens import Counter
 from foreword.words import Vocabulary
-from foreword.workspace import read_shipped
 
 MODEL = "openai:gpt-5"  # its vocabulary is the one we count with, so that counts are exact
 CONFIG = """\
@@ -97,7 +97,7 @@ def build(case: Case, budget: Mapping[str, float | str], folder: Path) -> Assemb
 
 def derive(base: str, budget: Mapping[str, float | str]) -> str:
     """Change lines of a shipped blueprint's budget."""
-    text = read_shipped(base) or ""
+    text = read_blueprint(base) or ""
     for key, value in budget.items():
         lines = [line for line in text.splitlines() if line.startswith(f"  {key}: ")]
         assert len(lines) == 1, f"{key} stands in {len(lines)} lines of the budget of {base}"

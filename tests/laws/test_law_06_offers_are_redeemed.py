@@ -9,10 +9,10 @@ import yaml
 from hypothesis import assume, given
 from worlds import assemble, fitted, turns, worlds
 
+from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace
 from foreword.turn import Turn
 from foreword.words import Mode, Verdict
-from foreword.workspace import read_shipped
 
 CALL = re.compile(r'(memory_get|read_section)\("([^"]*)"(?:, from=(\d+))?(?:, lines=(\d+))?\)')
 MENU_LINE = re.compile(r"^- (.+?) \(([\d,]+) tok\)(?: — .*)?$", re.MULTILINE)
@@ -61,9 +61,25 @@ def test_a_marker_gives_exactly_what_is_missing(world, turn):
             tail = shown[-(len(whole) - head - count) :] if count else []
             assert shown[:head] + missing + tail == whole
             # Beyond the text itself there is the marker, and what closes a code block that the cut left open.
-            *closing, last = shown[head : len(shown) - len(tail)]
-            assert closing in ([], ["```"])
-            assert call.group() in last
+            # The menu repeats its own last lines there, which say how to load.
+            between = shown[head : len(shown) - len(tail)]
+            at = next(at for at, line in enumerate(between) if call.group() in line)
+            assert at == 0 or (at == 1 and re.fullmatch("`{3,}|~{3,}", between[0]))
+            assert one.item.text.endswith("\n".join(between[at + 1 :]))
+
+
+@given(worlds(base="default"), turns())
+def test_a_stub_gives_the_whole_text(world, turn):
+    """The call that stands in the place of a text that was left out gives that text from its first line to its last.
+
+    Seen to fail when `write_call` counted lines from 0.
+    """
+    with world.opened() as workspace:
+        assembly = assemble(workspace, turn)
+        assume(assembly is not None)
+        for one in fitted(assembly):
+            if one.verdict is Verdict.DROPPED and (call := CALL.search(one.body)):
+                assert "\n".join(read_all(workspace, assembly, call.group())) == one.item.text
 
 
 @given(worlds(base="default"), turns(tools=None, mode=Mode.FULL, situation="dm", room=""))
@@ -79,20 +95,13 @@ def test_a_menu_line_is_redeemed_at_its_price(world, turn):
         assume("menu" in spans)
         text = assembly.prompt.text[spans["menu"].start : spans["menu"].end]
         lines = MENU_LINE.findall(text)
-        assert lines or "[shortened: " in text
+        assert lines or "[shortened: " in text or "[left out: " in text
         for path, price in lines:
             whole = "\n".join(read_all(workspace, assembly, f'memory_get("{path}")'))
             assert f"{assembly.terms.meter.count(whole):,}" == price
 
 
-QUOTES = pytest.mark.xfail(strict=True, reason="calls are written without escaping the quotes of a name")
-NAMES = [
-    pytest.param("it's.md", marks=QUOTES),
-    pytest.param('so "called".md', marks=QUOTES),
-    "with space.md",
-    "übung, 1.md",
-    "a) from=2.md",
-]
+NAMES = ["it's.md", 'so "called".md', "with space.md", "übung, 1.md", "a) from=2.md"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,7 +135,7 @@ def test_two_files_of_one_name_are_told_apart(tmp_path):
     config = "owner: alice\nusers: {alice: {trust: full}}\nprompt: {files: [{path: social/A.md}]}\n"
     files = {"social/A.md": "of the workspace\n" * 30_000, "memory/social/A.md": "of the memory\n" * 5}
     workspace = make_workspace(tmp_path, {"foreword.yaml": config, **files})
-    slots = yaml.safe_load(read_shipped("default"))
+    slots = yaml.safe_load(read_blueprint("default"))
     slots["slots"] = [slot | {"cut": "never"} for slot in slots["slots"]]
     make_workspace(tmp_path, {"foreword.yaml": config, "blueprints/own.yaml": yaml.safe_dump(slots)})
     assembly = workspace.assemble(Turn(user="alice", situation="dm", blueprint="own"))

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from dataclasses import replace
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -16,6 +17,7 @@ from foreword.turn import Git, Host, Sandbox, Step, Task, Tool, Toolset, Turn
 from foreword.words import Trust
 
 HEADING = re.compile(r"#{1,6}(?:\s|#|$)")
+SECTION = re.compile(r"<(\w+)(?: name=\"[^\"\n]*\")?>\n(.*)\n</\1>", re.DOTALL)
 UNDERLINE = re.compile(r"(?:=+|-+|\*{3,}|_{3,})\s*$")
 
 
@@ -44,6 +46,11 @@ def is_reserved(line, titles):
     return bool(match) and match[1].casefold() in titles
 
 
+def tame(turn):
+    """Give instructions plain line breaks; the others have a test of their own."""
+    return replace(turn, instructions=BREAK.sub("\n", turn.instructions))
+
+
 def check_headings(assembly):
     """See that the prompt has the headings of its own sections and no others."""
     headings = find_headings(assembly)
@@ -63,7 +70,7 @@ def check_headings(assembly):
                 assert not UNDERLINE.match(bare(line)), (span.id, line)
 
 
-@given(worlds(rendering="markdown"), turns())
+@given(worlds(rendering="markdown", system=12_000), turns().map(tame))
 def test_only_sections_open_sections(world, turn):
     """The headings of a prompt are those of its sections, whatever stands in files, tools, tasks and instructions.
 
@@ -170,15 +177,12 @@ def test_only_sections_have_tags(world, turn):
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
         assume(assembly is not None)
-        tags = {one.item.id: one.item.slot.title or one.item.title for one in fitted(assembly)}
-        names = "|".join(re.escape(tag) for tag in set(tags.values()))
-        for span in assembly.prompt.spans:
-            text = assembly.prompt.text[span.start : span.end].rstrip("\n")
-            opening, closing = f"<{tags[span.id]}>\n", f"\n</{tags[span.id]}>"
-            assert text.startswith(opening)
-            assert text.endswith(closing)
-            inside = text[len(opening) : -len(closing)]
-            assert not re.search(rf"<\s*/?\s*(?:{names})[\s/>]", inside, re.IGNORECASE), span.id
+        texts = {span.id: assembly.prompt.text[span.start : span.end].rstrip("\n") for span in assembly.prompt.spans}
+        found = {name: SECTION.fullmatch(text) for name, text in texts.items()}
+        assert all(found.values()), found
+        tags = "|".join({match[1] for match in found.values()})
+        for name, match in found.items():
+            assert not re.search(rf"<\s*/?\s*(?:{tags})[\s/>]", match[2], re.IGNORECASE), name
 
 
 @pytest.mark.xfail(strict=True, reason="a line break other than a line feed hides a heading from the guard")

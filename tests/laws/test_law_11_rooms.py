@@ -83,7 +83,6 @@ def test_a_file_listed_per_user_is_in_no_room(tmp_path, path):
     assert "kanari" not in "\n".join(see(workspace, Turn(user="bob", situation="group", room="den")).values())
 
 
-@pytest.mark.xfail(strict=True, reason="an unknown room is bounded by a group's ceiling in situation dm only")
 def test_an_unknown_room_is_no_private_place_under_any_name(tmp_path):
     """A room that nobody configured allows no more than a group, whichever situation the turn names.
 

@@ -18,13 +18,14 @@ from foreword.assembly import Assembly
 from foreword.budget import Fitted
 from foreword.config import Config, load
 from foreword.errors import BudgetError
+from foreword.shipped import read_blueprint
 from foreword.testing import NOON, FrozenClock, write_files
 from foreword.tools import READING
 from foreword.trust import resolve
 from foreword.turn import Client, Git, Host, Message, Sandbox, Step, Task, Tool, Toolset, Turn
 from foreword.wire import SHAPES
 from foreword.words import Delivery, Mode, Trust
-from foreword.workspace import Workspace, open_workspace, read_shipped
+from foreword.workspace import Workspace, open_workspace
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # memory, where there is some, is ten times faster
 BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]")  # what Unicode lets begin a line
@@ -263,7 +264,7 @@ def configure(chance: Random, listed: Mapping[str, Trust], trusts: tuple[Trust, 
 
 def derive(chance: Random, base: str, rendering: str = "", system: int = 0) -> str:
     """Make a blueprint: a shipped one with a budget of any size."""
-    data = yaml.load(read_shipped(base) or "", yaml.CSafeLoader)
+    data = yaml.load(read_blueprint(base) or "", yaml.CSafeLoader)
     data["name"] = BLUEPRINT
     data["rendering"] = rendering or data["rendering"]
     data["budget"]["system"] = system or chance.choice((400, 700, 1_000, 1_500, 2_500, 5_000, 12_000, 30_000))

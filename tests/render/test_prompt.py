@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from foreword import Assembly, Turn
+from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace
-from foreword.workspace import read_shipped
 
 FILES = {
     "SOUL.md": "Be kind. 🪶\n",
@@ -19,7 +19,7 @@ FILES = {
 
 def build(folder: Path, rendering: str, base: str = "default") -> Assembly:
     """Assemble a turn of the owner in one rendering."""
-    text = (read_shipped(base) or "").replace("rendering: markdown", f"rendering: {rendering}")
+    text = (read_blueprint(base) or "").replace("rendering: markdown", f"rendering: {rendering}")
     ws = make_workspace(folder, {**FILES, "blueprints/mine.yaml": text})
     return ws.assemble(Turn(user="alice", situation="dm", blueprint="mine", model="openai:gpt-5"))
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from foreword import Assembly, InputError, Toolset, Turn, UnknownName, Workspace
+from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace
 from foreword.tools import READING
 from foreword.tools.reading import MOST, Reading
-from foreword.workspace import read_shipped
 
 CONFIG = "owner: alice\nusers: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}\n"
 LONG = "".join(f"{number}. Ask before you buy anything.\n" for number in range(1, 301))
@@ -31,7 +31,7 @@ FILES = {
 @pytest.fixture
 def ws(tmp_path: Path) -> Workspace:
     """A workspace whose prompt does not fit."""
-    small = (read_shipped("default") or "").replace("  system: 30000", "  system: 2500")
+    small = (read_blueprint("default") or "").replace("  system: 30000", "  system: 2500")
     return make_workspace(tmp_path, {**FILES, "blueprints/small.yaml": small})
 
 
@@ -82,7 +82,7 @@ def test_menu_lines_are_redeemed(ws: Workspace) -> None:
 def test_cut_menu_is_redeemed(tmp_path: Path) -> None:
     """A menu that was cut can be read to its end."""
     files = {f"memory/social/{number:03}.md": f"# Person {number}\n" for number in range(60)}
-    small = (read_shipped("default") or "").replace("  system: 30000", "  system: 2500")
+    small = (read_blueprint("default") or "").replace("  system: 30000", "  system: 2500")
     ws = make_workspace(tmp_path, {**files, "blueprints/small.yaml": small})
     assembly = assemble(ws)
     call = re.search(r"read them with (read_section\(.*\))\]", assembly.prompt.text)[1]

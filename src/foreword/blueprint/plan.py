@@ -1,13 +1,12 @@
 """The plan of a turn: the slots it may have, decided before anything is read."""
 
-from dataclasses import dataclass
-
 from foreword.blueprint.slot import Blueprint, Slot
+from foreword.frozen import frozen
 from foreword.trust import Clearance
 from foreword.words import Mode, Pace, Placement, Trust, Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Planned:
     """A slot, or one of several in it, with what may be read for it, or why nothing may."""
 
@@ -21,7 +20,7 @@ class Planned:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Run:
     """Neighbouring slots of one pace and one placement; they are cached, or not, together."""
 
@@ -30,7 +29,7 @@ class Run:
     entries: tuple[Planned, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Plan:
     """Every slot of a blueprint, in the order of the text, each with its permission."""
 

@@ -1,8 +1,9 @@
 """The shape of a blueprint file: slots in order, and the rules they share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from foreword.frozen import frozen
 from foreword.words import Mode, Pace, Placement, Trust, Word
 
 
@@ -45,7 +46,7 @@ class Voice(Word):
     OUTSIDE = "outside"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Slot:
     """One place in a prompt."""
 
@@ -89,7 +90,7 @@ class Slot:
     """Whose words it carries, and so how much of its structure is kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Budget:
     """How many tokens there are, and who gets them."""
 
@@ -117,7 +118,7 @@ class Budget:
         return min(self.system, int(window * self.window_share))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Blueprint:
     """An ordered catalogue of slots."""
 

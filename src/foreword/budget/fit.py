@@ -1,17 +1,17 @@
 """Fitting: the slower paces first, so that what is cached never depends on what is not."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from foreword.budget.account import Account, spell_out
 from foreword.budget.share import share, wish
 from foreword.budget.verdict import Fitted, Terms, keep
 from foreword.errors import BudgetError
+from foreword.frozen import frozen
 from foreword.sources import Filled, Missing, Section
 from foreword.words import Pace, Placement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class FittedRun:
     """A run whose every item has its verdict."""
 
@@ -25,7 +25,7 @@ class FittedRun:
         return sum([one.tokens for one in self.items if isinstance(one, Fitted)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Fit:
     """The whole prompt, fitted, and the limits it was fitted to."""
 

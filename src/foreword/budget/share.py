@@ -1,16 +1,16 @@
 """Sharing: who gets how much of a tier, fairly or in order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from foreword.blueprint.slot import Cut, Fitting
 from foreword.budget.shorten import shorten_once, write_stub
 from foreword.budget.verdict import Fitted, Terms, keep, leave_out
+from foreword.frozen import frozen
 from foreword.sources import Section
 from foreword.words import Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Wish:
     """A section and the tokens it would like to have."""
 

@@ -4,11 +4,11 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from foreword.blueprint.slot import Cut
 from foreword.budget.verdict import Terms
+from foreword.frozen import frozen
 from foreword.sources import Section
 
 HEAD_SHARE = 0.75  # of what is kept, where both ends are
@@ -16,7 +16,7 @@ NEAR = 0.2  # a heading this close to the cut, as a share of the kept lines, is 
 FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Shortened:
     """What is left of a text, what that weighs, and the call that reads the rest."""
 
@@ -25,7 +25,7 @@ class Shortened:
     call: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Gap:
     """The lines of a text that are left out: `head` stay before them, `tail` after them."""
 

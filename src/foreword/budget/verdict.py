@@ -1,9 +1,9 @@
 """Verdicts: what became of an item, what it weighs, and why."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from foreword.blueprint import Blueprint
+from foreword.frozen import frozen
 from foreword.memo import Memo
 from foreword.sources import Section
 from foreword.tokens import Meter
@@ -19,7 +19,7 @@ class Scale(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Terms:
     """What a fit is made under: the blueprint, the model's meter, the tools, and how things are weighed."""
 
@@ -37,7 +37,7 @@ def make_terms(blueprint: Blueprint, meter: Meter, tools: Toolset, scale: Scale,
     return Terms(blueprint=blueprint, meter=meter, tools=tools, tool_tokens=tool_tokens, scale=scale, memo=memo)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Fitted:
     """A section with its verdict; the body is what is rendered, or None where nothing is."""
 

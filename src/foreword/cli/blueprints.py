@@ -42,9 +42,9 @@ def run(args: Namespace) -> int:
 
 def list_names(workspace: "Workspace | None") -> tuple[str, ...]:
     """Name the blueprints that ship with Foreword, and those of the workspace."""
-    from foreword.workspace import list_shipped
+    from foreword.shipped import list_blueprints
 
-    return workspace.blueprint_names() if workspace else list_shipped()
+    return workspace.blueprint_names() if workspace else list_blueprints()
 
 
 def read(workspace: "Workspace | None", name: str) -> "Blueprint":
@@ -55,12 +55,12 @@ def read(workspace: "Workspace | None", name: str) -> "Blueprint":
         except ConfigError as error:
             raise see_from_here(error, workspace.files.root) from None
     from foreword.blueprint import load
+    from foreword.shipped import list_blueprints, read_blueprint
     from foreword.sources import SOURCES
-    from foreword.workspace import list_shipped, read_shipped
 
-    text = read_shipped(name)
+    text = read_blueprint(name)
     if text is None:
-        raise UnknownName("blueprint", name, list_shipped())
+        raise UnknownName("blueprint", name, list_blueprints())
     return load(text, f"blueprints/{name}.yaml", {source.name: source.pace for source in SOURCES.values()})
 
 

@@ -2,12 +2,13 @@
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from foreword.config.nodes import Scalar, Sequence, Table
+from foreword.frozen import frozen
 
 Hint = Any
 Shape = type[Scalar] | type[Sequence] | type[Table]
@@ -21,7 +22,7 @@ _PLAIN = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Slot:
     """One field that a file can set."""
 

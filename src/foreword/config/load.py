@@ -1,9 +1,9 @@
 """Loads `foreword.yaml`: its shape, then what the shape alone cannot say, with every fault at once."""
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import PurePosixPath, PureWindowsPath
 
 from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Situation
 from foreword.config.structure import Keys, Place, settle, spell, structure
@@ -102,7 +102,7 @@ def _judge_name(name: str, pattern: re.Pattern[str]) -> str:
 def _judge_path(path: str) -> str:
     if not path.isprintable() or "\\" in path:
         return "must be a path with / between its parts and without control characters"
-    if path.startswith("/") or PureWindowsPath(path).drive:
+    if path.startswith("/") or path[1:2] == ":":
         return f"must be relative to the workspace, not {path!r}"
     if ".." in path.split("/"):
         return f"must not contain '..': {path!r}"
@@ -110,7 +110,7 @@ def _judge_path(path: str) -> str:
 
 
 def _normalise(path: str) -> str:
-    return str(PurePosixPath(path))
+    return posixpath.normpath(path)
 
 
 def _complete(config: Config, places: Places) -> Config:

@@ -1,10 +1,11 @@
 """A YAML document as plain frozen values, each of which knows its line."""
 
-from dataclasses import dataclass
 from typing import Union
 
+from foreword.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen(eq=True)
 class Scalar:
     """A single value as it was written, with the short name of its YAML tag, such as str, int or null."""
 
@@ -15,7 +16,7 @@ class Scalar:
     height: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Sequence:
     """A list; size counts every value below it with aliases expanded, height its longest way down."""
 
@@ -25,7 +26,7 @@ class Sequence:
     height: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Table:
     """A mapping as pairs in the order of the file, so that duplicate keys are still there to be found."""
 

@@ -1,12 +1,13 @@
 """The shape of `foreword.yaml`: frozen values, with a docstring under each field that editors show."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from foreword.frozen import frozen
 from foreword.words import Trust, Vocabulary
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Identity:
     """Who an agent is, as fields."""
 
@@ -22,7 +23,7 @@ class Identity:
     """What it is for, in one phrase."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Agent:
     """One agent of the workspace."""
 
@@ -36,7 +37,7 @@ class Agent:
     """Folders it may work in, beside its workspace."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class User:
     """A person whom the workspace knows."""
 
@@ -46,7 +47,7 @@ class User:
     """Their zone, such as Europe/Paris."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Situation:
     """A kind of place in which the agent speaks."""
 
@@ -56,7 +57,7 @@ class Situation:
     """A file with the rules of this situation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Room:
     """A place where several people read every reply."""
 
@@ -70,7 +71,7 @@ class Room:
     """The zone its people live by; nobody's own zone is used in a room."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class PromptFile:
     """A file that belongs in the prompt."""
 
@@ -84,7 +85,7 @@ class PromptFile:
     """Whether its {{variables}} are filled in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class PromptFiles:
     """What the prompt is made of beyond the blueprint."""
 
@@ -92,7 +93,7 @@ class PromptFiles:
     """Further files, and another trust for the known ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Store:
     """A folder of memories with one minimum trust."""
 
@@ -100,7 +101,7 @@ class Store:
     """The least clearance that may see it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class ModelOverride:
     """What is known about a model, where the built-in table is wrong or silent."""
 
@@ -132,7 +133,7 @@ STORES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Config:
     """A whole `foreword.yaml`."""
 

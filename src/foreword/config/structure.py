@@ -3,13 +3,13 @@
 import math
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar, cast, get_args
 
 from foreword.config import hints
 from foreword.config.hints import Hint
 from foreword.config.nodes import Node, Scalar, Sequence, Table
 from foreword.errors import ConfigError, Fault, suggest
+from foreword.frozen import frozen
 
 T = TypeVar("T")
 Keys = tuple[str | int, ...]
@@ -21,7 +21,7 @@ _EMPTY: Mapping[hints.Shape, str] = {Sequence: "[]", Table: "{}"}
 _LONGEST = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Place:
     """The line on which a value was written, and what it became: None if it is faulty."""
 
@@ -29,7 +29,7 @@ class Place:
     value: object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Structured(Generic[T]):
     """What came of a node: the value unless there are faults, and the place of all that was written."""
 

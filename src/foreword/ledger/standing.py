@@ -1,12 +1,12 @@
 """Where a prompt stands against what was sent before it."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from foreword.frozen import frozen
 from foreword.render import Prompt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Standing:
     """What of a prompt is frozen already, and why."""
 

@@ -1,12 +1,12 @@
 """The layout of one blueprint: how a section looks, heading, body and separator."""
 
 import re
-from html import escape
 
 from foreword.blueprint import Blueprint, Slot
 from foreword.blueprint.slot import Rendering, Voice
 from foreword.render.escape import Guard
 from foreword.sources import Section
+from foreword.sources.document import escape_attribute
 from foreword.tokens import Meter
 from foreword.words import Trust
 
@@ -41,7 +41,7 @@ class Layout:
             return (f"{section.title}\n" if section.title else "") + text + SEPARATOR
         if self._xml:
             tag = make_tag(slot)
-            name = f' name="{escape(section.title)}"' if section.title else ""
+            name = f' name="{escape_attribute(section.title)}"' if section.title else ""
             return f"<{tag}{name}>\n{text}\n</{tag}>{SEPARATOR}"
         heading = f"## {slot.title}\n" if slot.title and opens else ""
         if section.title:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from foreword.budget import Fit, FittedRun
+from foreword.frozen import frozen
 from foreword.memo import Memo
 from foreword.render.layout import SEPARATOR, Layout
 from foreword.sources import Missing
@@ -19,7 +20,7 @@ class Span:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Block:
     """A run as text; a block is cached as a whole or not at all."""
 
@@ -30,7 +31,7 @@ class Block:
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Prompt:
     """The whole prompt; its text is its blocks joined."""
 

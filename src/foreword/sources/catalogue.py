@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
-from html import escape
 
 from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
-from foreword.sources.document import Document, Trouble, one_line
+from foreword.sources.document import Document, Trouble, escape_attribute, escape_markup, one_line
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section, write_line
 from foreword.sources.texts import round_tokens
@@ -66,9 +65,9 @@ def list_skills(view: StaticView, entry: Planned) -> Item:
 def show_skill(folder: str, document: Document) -> str:
     """Show one skill as the listing has it; a skill without a description is known by its name alone."""
     name = document.field("name") or folder.rpartition("/")[2]
-    lines = [f'<skill name="{escape(one_line(name))}" source="skill" path="{escape(folder)}">']
+    lines = [f'<skill name="{escape_attribute(name)}" source="skill" path="{escape_attribute(folder)}">']
     if description := document.field("description"):
-        lines.append(escape(one_line(description), quote=False))
+        lines.append(escape_markup(one_line(description)))
     return "\n".join([*lines, "</skill>"])
 
 

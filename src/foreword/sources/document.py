@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 
 from foreword.errors import ConfigError
+from foreword.frozen import frozen
 
 FENCE = "---\n"
 BREAKS = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
@@ -16,7 +17,7 @@ SIGN = re.compile(r"\S")
 SIGNS = re.compile(r"^(?:[#>*+-]+\s+|\d+[.)]\s+)+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Document:
     """One file that was read."""
 
@@ -32,7 +33,7 @@ class Document:
         return self.meta.get(name, "").strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Trouble:
     """A file that is there and cannot be used, and what to do about it."""
 
@@ -134,6 +135,16 @@ def shorten_line(text: str) -> str:
     """Keep a description on one line of at most 100 characters."""
     line = one_line(text).rstrip(".")
     return line if len(line) <= LONGEST else line[: LONGEST - 1].rstrip() + "…"
+
+
+def escape_markup(text: str) -> str:
+    """Write a text so that it cannot open or close an element."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def escape_attribute(text: str) -> str:
+    """Write a text so that it cannot end the attribute it stands in."""
+    return escape_markup(one_line(text)).replace('"', "&quot;")
 
 
 def one_line(text: str) -> str:

@@ -1,16 +1,17 @@
 """The ground a turn stands on: the configuration, the files, the meters, and what is remembered."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 
 from foreword.config.schema import Config
+from foreword.frozen import frozen
 from foreword.memo import Memo
 from foreword.sources.files import Files
 from foreword.tokens import Meter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Ground:
     """Everything beneath a turn that outlives it; replaced as a whole when the configuration changes."""
 

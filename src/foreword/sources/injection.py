@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from foreword.frozen import frozen
 from foreword.words import Word
 
 
@@ -18,7 +18,7 @@ class Kind(Word):
     HIDDEN_TEXT = "hidden_text"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Hit:
     """One suspicious passage, as code points of the text."""
 

@@ -1,18 +1,18 @@
 """The sources by name; a new kind of section is one function with this decorator."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from foreword.blueprint import Planned
 from foreword.errors import InputError
+from foreword.frozen import frozen
 from foreword.sources.section import Item
 from foreword.words import Pace
 
 Fill = Callable[[Any, Planned], tuple[Item, ...] | Item]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Source:
     """A way to fill a slot, and the pace of what it depends on."""
 

@@ -1,10 +1,10 @@
 """Sections: what sources give, before any budget has spoken."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 from foreword.blueprint import Planned, Slot
+from foreword.frozen import frozen
 from foreword.words import Pace, Placement, Trust, Verdict
 
 
@@ -37,7 +37,7 @@ class Placed:
         return self.entry.trust
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Section(Placed):
     """One text that wants to be in the prompt."""
 
@@ -53,7 +53,7 @@ class Section(Placed):
     lines: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Missing(Placed):
     """A slot, or one of several in it, that has no text, and why."""
 
@@ -72,7 +72,7 @@ def absent(entry: Planned, reason: str) -> Missing:
     return Missing(entry=entry, reason=reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Filled:
     """A run of the plan with what its sources gave."""
 

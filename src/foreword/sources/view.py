@@ -1,17 +1,17 @@
 """Views: a source sees only what its pace may depend on, so it cannot cheat."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from foreword.config.schema import Agent, Store
+from foreword.frozen import frozen
 from foreword.sources.trace import Reader
 from foreword.tokens import Meter
 from foreword.turn import Client, Git, Host, Sandbox, Task, Toolset
 from foreword.words import Delivery, Trust
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class StaticView:
     """The agent, its model, the clearance, and the bytes of the workspace."""
 
@@ -26,7 +26,7 @@ class StaticView:
     """Tokens of the window that neither the system budget nor the answer may take."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class SessionView:
     """Also the person, the channel, the room and the situation."""
 
@@ -45,7 +45,7 @@ class SessionView:
     sandbox: Sandbox | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class TurnView:
     """Also the clock, the message, the task and the state of the moment."""
 

@@ -1,16 +1,17 @@
 """What is known about a model: its window, its vocabulary, and where its cache begins."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 
 from foreword.config.schema import ModelOverride
 from foreword.config.structure import parse
+from foreword.frozen import frozen
+from foreword.shipped import read_shipped
 from foreword.words import Vocabulary
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Entry:
     """One line of the model table; it holds for every model whose name begins with it."""
 
@@ -22,14 +23,14 @@ class Entry:
     local: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Table:
     """The model table as it stands in data/models.yaml."""
 
     models: Mapping[str, Entry]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class ModelFacts:
     """The facts that a turn is budgeted by, and whether any of them was only assumed."""
 
@@ -88,5 +89,4 @@ def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
 @cache
 def read_table() -> Mapping[str, Entry]:
     """Read the table that ships with the package."""
-    text = (files("foreword") / "data" / "models.yaml").read_text(encoding="utf-8")
-    return parse(text, Table, "models.yaml").models
+    return parse(read_shipped("data", "models.yaml") or "", Table, "models.yaml").models

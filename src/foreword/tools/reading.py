@@ -1,13 +1,13 @@
 """Reading tools: memory_get and read_section redeem every menu line and every marker of a prompt."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.budget import Fitted
 from foreword.budget.shorten import quote
 from foreword.errors import InputError, UnknownName
+from foreword.frozen import frozen
 from foreword.sources import Section
 from foreword.sources.document import Document
 from foreword.sources.ground import Ground
@@ -49,7 +49,7 @@ READING = Toolset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Reading:
     """The lines that were asked for, and how to go on."""
 

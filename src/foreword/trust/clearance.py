@@ -1,8 +1,7 @@
 """The clearance of a turn: the least of what the person, the situation and the room allow."""
 
-from dataclasses import dataclass
-
 from foreword.config.schema import Config
+from foreword.frozen import frozen
 from foreword.turn import Turn
 from foreword.words import Trust
 
@@ -10,7 +9,7 @@ GROUP = "group"
 PRIVATE = ("dm", "system")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Clearance:
     """The effective level, what it was made from, and why it is so."""
 
@@ -22,7 +21,7 @@ class Clearance:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Bound:
     """One thing that limits the clearance."""
 

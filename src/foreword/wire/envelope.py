@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from foreword.errors import UnknownName
+from foreword.frozen import frozen
 from foreword.render import Block, Prompt
 from foreword.turn import Message, Tool, Toolset
 from foreword.words import Placement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Letter:
     """What an envelope is made of: the prompt with its marks, and the conversation it opens."""
 
@@ -34,7 +34,7 @@ class Letter:
         return tuple(text for text in (tail, self.message) if text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen
 class Envelope:
     """The body of a request, in one provider's shape."""
 
