@@ -7,7 +7,7 @@ from foreword.blueprint.slot import Budget, Cut, Fitting, Listing, Rendering, Vo
 from foreword.errors import ConfigError
 from foreword.sources import SOURCES
 from foreword.words import Mode, Pace, Placement, Trust
-from foreword.workspace import list_shipped, read_shipped
+from foreword.shipped import list_blueprints, read_blueprint
 
 PACES = {source.name: source.pace for source in SOURCES.values()}
 HEAD = 'name: mine\nmarker: "[cut {call}]"\nmarker_without_call: "[cut]"\n'
@@ -36,7 +36,7 @@ def test_smallest() -> None:
     assert blueprint.budget.fitting is Fitting.FAIR
 
 
-@pytest.mark.parametrize("name", list_shipped())
+@pytest.mark.parametrize("name", list_blueprints())
 def test_shipped(name: str) -> None:
     """What ships with Foreword loads, under its own name."""
     assert read(read_blueprint(name) or "").name == name

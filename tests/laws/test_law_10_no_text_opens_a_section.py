@@ -140,7 +140,7 @@ RAW = pytest.mark.xfail(strict=True, reason="names of files are rendered as the 
     "path",
     [
         pytest.param("rules/a\n## Core\n.md", marks=RAW),
-        pytest.param("skills/a\n## Core\n/SKILL.md", marks=RAW),
+        "skills/a\n## Core\n/SKILL.md",
         "memory/social/a\n## Core\n.md",
     ],
 )

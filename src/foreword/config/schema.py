@@ -81,8 +81,6 @@ class PromptFile:
     """The least clearance that may see it."""
     per_user: bool = False
     """Whether each person has a file of their own."""
-    template: bool = False
-    """Whether its {{variables}} are filled in."""
 
 
 @frozen(eq=True)

@@ -11,7 +11,7 @@ from foreword.sources.section import Item, Missing, Section, write_line
 from foreword.sources.texts import round_tokens
 from foreword.sources.view import SessionView, StaticView
 from foreword.tokens import Meter
-from foreword.turn import Tool
+from foreword.turn import Tool, Toolset
 from foreword.words import Pace
 
 DESCRIPTION = 160  # characters of a tool's description; its schema travels beside the prompt
@@ -22,8 +22,12 @@ def list_tools(view: StaticView, entry: Planned) -> Item:
     """List the tools that this clearance may know of, one line each."""
     if not view.tools:
         return Missing(entry=entry, reason="the turn has no tools")
-    lines = (f"- {tool.name}: {shorten_description(tool)}".rstrip(": ") for tool in view.tools.tools)
-    return Section(entry=entry, text="\n".join(lines), origin="tools")
+    return Section(entry=entry, text=show_tools(view.tools), origin="tools")
+
+
+def show_tools(tools: Toolset) -> str:
+    """Show tools one line each; their schemas travel beside the prompt."""
+    return "\n".join(f"- {tool.name}: {shorten_description(tool)}".rstrip(": ") for tool in tools.tools)
 
 
 @source("tool_guidance", Pace.STATIC)

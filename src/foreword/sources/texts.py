@@ -134,7 +134,9 @@ def missing(entry: Planned, trouble: str) -> Missing:
     return Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED if lost else Verdict.ABSENT)
 
 
-def section_of(entry: Planned, document: Document, *, text: str = "", name: str = "", title: str = "") -> Section:
+def section_of(
+    entry: Planned, document: Document, *, text: str = "", name: str = "", title: str = "", note: str = ""
+) -> Section:
     """Make a section of a document; its path redeems it as long as its text is the document's own."""
     return Section(
         entry=entry,
@@ -144,7 +146,7 @@ def section_of(entry: Planned, document: Document, *, text: str = "", name: str 
         title=title,
         path="" if text else document.path,
         sha256=document.sha256,
-        note=document.note,
+        note="; ".join(filter(None, (document.note, note))),
         description=document.description,
     )
 
