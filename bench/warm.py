@@ -54,7 +54,6 @@ def time_edit(workspace: Workspace, folder: Path, build) -> Figure:
 
     def edit(number: int) -> float:
         file.write_text(f"{text}\nRule {number}.\n", encoding="utf-8")
-        time.sleep(0.06)  # older than the resolution of file times
         begin = time.perf_counter_ns()
         workspace.refresh(now=True)
         build(number)

@@ -73,15 +73,16 @@ def test_undone_edit(ws: Workspace) -> None:
     assert (ws.fault, ws.config) == (None, before)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the first turn after the deletion raises WorkspaceError, the next ones say nothing"
-)
 def test_deleted_configuration(ws: Workspace) -> None:
     """A configuration that is deleted, as some editors do for a moment, is a fault and no crash."""
+    before, text = ws.config, ws.assemble(TURN).prompt.text
     (Path(ws.files.root) / "foreword.yaml").unlink()
     ws.refresh(now=True)
-    assert "foreword.yaml" in str(ws.fault)
-    assert ws.assemble(TURN).prompt.text
+    assert "there is no foreword.yaml" in str(ws.fault)
+    assert ws.config is before
+    assert ws.assemble(TURN).prompt.text == text
+    edit(ws, GOOD)
+    assert (ws.fault, ws.config) == (None, before)
 
 
 def test_configuration_in_trouble(ws: Workspace) -> None:

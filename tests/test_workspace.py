@@ -228,7 +228,7 @@ def test_broken_front_matter(tmp_path: Path) -> None:
     """Broken front matter is ignored with a note in the report."""
     ws = make_workspace(tmp_path, {"SOUL.md": "---\na: [\n---\nBe kind.\n"})
     row = next(row for row in ws.assemble(TURN).rows() if row.id == "soul")
-    assert (str(row.verdict), row.reason) == ("kept", "its front matter is not valid YAML in line 3 and was ignored")
+    assert (str(row.verdict), row.reason) == ("kept", "its front matter is not valid YAML in line 2 and was ignored")
 
 
 def test_unknown_zone(tmp_path: Path) -> None:

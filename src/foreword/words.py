@@ -29,6 +29,8 @@ class Pace(IntEnum):
 class Word(Enum):
     """A name whose value is what people read and write."""
 
+    __hash__ = object.__hash__  # members are single; the inherited hash is Python code on every turn's path
+
     def __str__(self) -> str:
         return str(self.value)
 

@@ -71,21 +71,28 @@ def test_all_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "marker",
-    [
-        "[cut {rest}]",
-        "[cut {}]",
-        "[cut {call]",
-        pytest.param(
-            "[{call.x}]",
-            marks=pytest.mark.xfail(strict=True, reason="AttributeError instead of ConfigError"),
-        ),
-    ],
+    "key", ["marker", "marker_without_call", "stub", "stub_without_call"]
 )
-def test_marker_fields(marker: str) -> None:
+@pytest.mark.parametrize("marker", ["[cut {rest}]", "[cut {}]", "[cut {call]", "[{call.x}]"])
+def test_marker_fields(marker: str, key: str) -> None:
     """A marker with a field that does not exist, or that is no format, is refused when the blueprint is loaded."""
-    text = f"name: mine\nmarker: '{marker}'\nmarker_without_call: '[cut]'\n{SLOT}"
-    assert "marker" in list_faults(text)[0]
+    markers = {"marker": "[cut]", "marker_without_call": "[cut]", key: marker}
+    head = "".join(f"{name}: '{text}'\n" for name, text in markers.items())
+    assert repr(marker) in list_faults(f"name: mine\n{head}{SLOT}")[0]
+
+
+STUBS = {"stub": "stub: '[gone]'\n", "stub_without_call": "stub_without_call: '[gone]'\n"}
+
+
+@pytest.mark.parametrize("missing", STUBS)
+def test_strict_has_stubs(missing: str) -> None:
+    """A strict blueprint needs both lines that tell the model what was left out; another one needs none."""
+    strict = f"{HEAD}strict: true\n"
+    assert read(f"{strict}{''.join(STUBS.values())}{SLOT}").strict
+    rest = "".join(text for name, text in STUBS.items() if name != missing)
+    assert list_faults(f"{strict}{rest}{SLOT}") == [
+        "blueprints/mine.yaml: a strict blueprint tells the model what was left out; write stub and stub_without_call"
+    ]
 
 
 def test_faster_source_in_slower_slot() -> None:

@@ -80,7 +80,6 @@ def test_listed_on_a_menu_that_is_there(tmp_path: Path) -> None:
     assert [name for name in listed if f"- {name.upper()}.md" not in assembly.prompt.text] == []
 
 
-@pytest.mark.xfail(strict=True, reason="a menu that is cut loses the lines that say how to load")
 def test_cut_menu_says_how_to_load(tmp_path: Path) -> None:
     """A menu that is cut keeps its closing lines, without which its offers are of no use."""
     assembly = build(tmp_path, "system: 1000, menu_share: 0.2, least: 50", [MENU], MEMORIES, tools=READING)

@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from worlds import BREAK, FAST, assemble, dump, fitted, turns, worlds
+from worlds import BREAK, FAST, OWNER, assemble, dump, fitted, turns, worlds
 
 from foreword.blueprint.slot import Voice
 from foreword.testing import make_workspace
 from foreword.tools import READING
 from foreword.turn import Git, Host, Sandbox, Step, Task, Tool, Toolset, Turn
-from foreword.words import Trust
+from foreword.words import Mode, Trust
 
 HEADING = re.compile(r"#{1,6}(?:\s|#|$)")
 SECTION = re.compile(r"<(\w+)(?: name=\"[^\"\n]*\")?>\n(.*)\n</\1>", re.DOTALL)
@@ -46,6 +46,9 @@ def is_reserved(line, titles):
     return bool(match) and match[1].casefold() in titles
 
 
+ALONE = {"situation": "dm", "room": "", "mode": Mode.FULL}
+
+
 def tame(turn):
     """Give instructions plain line breaks; the others have a test of their own."""
     return replace(turn, instructions=BREAK.sub("\n", turn.instructions))
@@ -70,7 +73,7 @@ def check_headings(assembly):
                 assert not UNDERLINE.match(bare(line)), (span.id, line)
 
 
-@given(worlds(rendering="markdown", system=12_000), turns().map(tame))
+@given(worlds(rendering="markdown", system=12_000), (turns() | turns(user=OWNER, **ALONE)).map(tame))
 def test_only_sections_open_sections(world, turn):
     """The headings of a prompt are those of its sections, whatever stands in files, tools, tasks and instructions.
 

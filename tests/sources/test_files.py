@@ -78,8 +78,10 @@ def test_read(files: Files) -> None:
 )
 def test_climbing_is_refused(files: Files, path: str) -> None:
     """A path that is absolute or climbs is refused before the disk is touched, also where it would lead back in."""
+    assert explain(files, path) == "is refused; paths are relative to the workspace and stay below it"
+    assert isinstance(files.read_text(path), Trouble)
     with pytest.raises(PathRefused, match="stay below it"):
-        files.read(path)
+        files.locate(path)
 
 
 def test_link_out(files: Files, tmp_path: Path) -> None:

@@ -28,13 +28,20 @@ def test_longest_beginning(model: str, window: int, provider: str) -> None:
     assert (facts.window, facts.provider, facts.assumed) == (window, provider, "")
 
 
-@pytest.mark.parametrize("model", ["", "openai:nova-9", "nova-9", "my:own:thing"])
+@pytest.mark.parametrize("model", ["openai:nova-9", "nova-9", "my:own:thing"])
 def test_unknown(model: str) -> None:
     """Of an unknown model it is said what is assumed."""
     facts = find(model, {})
     assert facts.window == 128_000
     assert facts.assumed == f"nothing is known about model {model!r}; a window of 128,000 is assumed"
     assert facts.margin == 0.25
+
+
+def test_no_model() -> None:
+    """A turn that names no model is told so, and which window is assumed."""
+    facts = find("", {})
+    assert facts.assumed == "no model is named; a window of 128,000 is assumed"
+    assert (facts.window, facts.margin) == (128_000, 0.25)
 
 
 def test_local() -> None:

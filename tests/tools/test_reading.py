@@ -124,11 +124,11 @@ def test_one_long_line(tmp_path: Path) -> None:
 PATHS = [
     *("private/A.md", "memory/private/A.md", "BOOT.md", "MEMORY.md", "secret.md", "foreword.yaml", ".foreword/x"),
     *("../home/x", "/etc/passwd", "social/../private/A.md", "nothing.md", "social", "social/", "nul\0nul"),
+    *("", "a" * 9_999, "social/x\\y.md", "~/x.md"),
 ]
-NO_PATH = pytest.param("", marks=pytest.mark.xfail(strict=True, reason="gives the first section that is no file"))
 
 
-@pytest.mark.parametrize("path", [*PATHS, NO_PATH, "a" * 9_999], ids=range(len(PATHS) + 2))
+@pytest.mark.parametrize("path", PATHS, ids=range(len(PATHS)))
 @pytest.mark.parametrize("user", ["bob", "mallory"])
 def test_not_for_them(ws: Workspace, user: str, path: str) -> None:
     """What may not be seen and what does not exist get the same words, whatever the path looks like."""
@@ -181,10 +181,16 @@ def test_public_may_know_them() -> None:
     assert {str(tool.trust) for tool in READING.tools} == {"public"}
 
 
-@pytest.mark.xfail(strict=True, reason="the quote of a path such as it's.md breaks the call that goes on")
-def test_quotes_in_a_path(tmp_path: Path) -> None:
-    """The call that goes on names the very path, also one with a quote in it."""
-    ws = make_workspace(tmp_path, {"memory/social/it's.md": "one\ntwo\n"})
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("it's.md", 'memory_get("social/it\'s.md", from=2)'),
+        ('so "called".md', 'memory_get("social/so \\"called\\".md", from=2)'),
+        ("übung.md", 'memory_get("social/übung.md", from=2)'),
+    ],
+)
+def test_quotes_in_a_path(tmp_path: Path, name: str, call: str) -> None:
+    """The call that goes on names the very path as a JSON text, also one with a quote in it."""
+    ws = make_workspace(tmp_path, {f"memory/social/{name}": "one\ntwo\n"})
     assembly = ws.assemble(Turn(user="alice", situation="dm"))
-    reading = ws.call(assembly, "memory_get", {"path": "social/it's.md", "lines": 1})
-    assert reading.more == 'memory_get("social/it\'s.md", from=2)'
+    assert ws.call(assembly, "memory_get", {"path": f"social/{name}", "lines": 1}).more == call

@@ -4,7 +4,7 @@ import pytest
 
 from foreword import Trust, Turn
 from foreword.config import Config, load
-from foreword.trust import resolve
+from foreword.trust import has_company, resolve
 
 CONFIG = load("""\
 owner: alice
@@ -54,19 +54,14 @@ def test_least_of_all(user: str, situation: str, room: str) -> None:
     assert clearance.user == user
 
 
+@pytest.mark.parametrize("situation", ["dm", "system"])
 @pytest.mark.parametrize("user", USERS)
-def test_unknown_room_in_private(user: str) -> None:
+def test_unknown_room_in_private(user: str, situation: str) -> None:
     """A room that nobody configured is a group, also where the caller calls it private."""
-    assert decide(user, "dm", "attic").level == min(USERS[user], FAMILIAR)
+    assert decide(user, situation, "attic").level == min(USERS[user], FAMILIAR)
 
 
-@pytest.mark.parametrize(
-    "situation",
-    [
-        *("dm", "group", "vault", "moon", ""),
-        pytest.param("system", marks=pytest.mark.xfail(strict=True, reason="only dm is lowered in an unknown room")),
-    ],
-)
+@pytest.mark.parametrize("situation", ["dm", "system", "group", "vault", "moon", ""])
 def test_unknown_room(situation: str) -> None:
     """A room that nobody configured allows no more than a group, though the situation would allow all."""
     assert decide("alice", situation, "attic").level <= FAMILIAR
@@ -82,6 +77,16 @@ def test_lower_group() -> None:
     """Where the owner lowered groups, a room that is not configured is lowered with them."""
     config = load("owner: alice\nusers: {alice: {trust: full}}\nsituations: {group: {ceiling: public}}\n")
     assert decide("alice", "dm", "attic", config).level == PUBLIC
+    assert decide("alice", "system", "attic", config).level == PUBLIC
+
+
+@pytest.mark.parametrize(
+    ("situation", "room", "company"),
+    [("dm", "", False), ("system", "", False), ("stage", "", False), ("group", "", True), ("dm", "attic", True)],
+)
+def test_company(situation: str, room: str, company: bool) -> None:
+    """Others read the reply in every room, and in a group that has none."""
+    assert has_company(Turn(situation=situation, room=room)) == company
 
 
 @pytest.mark.parametrize(

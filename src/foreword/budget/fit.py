@@ -37,9 +37,9 @@ class Fit:
 def fit(filled: Sequence[Filled], terms: Terms, conversation: int) -> Fit:
     """Give every item its verdict; static and session runs are fitted once for as long as they are the same."""
     limit = terms.blueprint.budget.limit(terms.meter.facts.window)
-    stable = terms.memo.once(fit_stable, terms, *(run for run in filled if run.pace is not Pace.TURN))
+    stable = terms.memo.once(fit_stable, terms, *[run for run in filled if run.pace is not Pace.TURN])
     passing = fit_turn([run for run in filled if run.pace is Pace.TURN], terms)
-    runs = tuple(passing[id(run)] if run.pace is Pace.TURN else stable[id(run)] for run in filled)
+    runs = tuple([passing[id(run)] if run.pace is Pace.TURN else stable[id(run)] for run in filled])
     check_window(terms, limit, conversation)
     return Fit(runs=runs, limit=limit, tool_tokens=terms.tool_tokens)
 

@@ -40,7 +40,7 @@ class Prompt:
     @property
     def text(self) -> str:
         """The system part, then the tail."""
-        return "".join(block.text for block in self.blocks)
+        return "".join([block.text for block in self.blocks])
 
     @property
     def tokens(self) -> int:
@@ -59,13 +59,13 @@ class Prompt:
 
 
 def render(fit: Fit, layout: Layout, memo: Memo) -> Prompt:
-    """Render every run; the last turn section has no separator, since nothing ever follows it."""
-    last = max((at for at, run in enumerate(fit.runs) if run.pace is Pace.TURN), default=-1)
+    """Render every run; a turn section at the very end has no separator, since nothing ever follows it."""
+    last = fit.runs[-1] if fit.runs else None
     blocks = [
-        draw_run(run, layout, ends=at == last) if run.pace is Pace.TURN else memo.once(draw_run, run, layout)
-        for at, run in enumerate(fit.runs)
+        draw_run(run, layout, ends=run is last) if run.pace is Pace.TURN else memo.once(draw_run, run, layout)
+        for run in fit.runs
     ]
-    return Prompt(blocks=tuple(block for block in blocks if block.text))
+    return Prompt(blocks=tuple([block for block in blocks if block.text]))
 
 
 def draw_run(run: FittedRun, layout: Layout, *, ends: bool = False) -> Block:
@@ -94,6 +94,6 @@ def draw_run(run: FittedRun, layout: Layout, *, ends: bool = False) -> Block:
         pace=run.pace,
         placement=run.placement,
         text="".join(pieces),
-        tokens=sum(span.tokens for span in spans),
+        tokens=sum([span.tokens for span in spans]),
         spans=tuple(spans),
     )

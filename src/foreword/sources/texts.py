@@ -52,7 +52,9 @@ def read_folder(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
             case Trouble() as trouble:
                 reason = f"{path} {trouble.reason}"
                 items.append(Missing(entry=entry, name=name, reason=reason, verdict=Verdict.DROPPED))
-    return tuple(items) or Missing(entry=entry, reason=f"there is nothing in {entry.folder or 'its folder'}")
+    return tuple(items) or Missing(
+        entry=entry, reason=f"there is nothing in {entry.folder}" if entry.folder else "it belongs to rooms"
+    )
 
 
 @source("text", Pace.STATIC)
@@ -130,7 +132,7 @@ def missing(entry: Planned, trouble: str) -> Missing:
     """Say why a slot has no text: a file that cannot be used is a loss, one that is not there is none."""
     lost = trouble and not trouble.endswith(("is blank", "are set"))
     name = entry.paths[-1] if entry.paths else ""
-    reason = trouble or (f"{name} does not exist" if name else "there is nothing to say")
+    reason = trouble or (f"{name} does not exist" if name else "no file is configured for it")
     return Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED if lost else Verdict.ABSENT)
 
 
