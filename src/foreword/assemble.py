@@ -52,7 +52,8 @@ def choose(turn: Turn, clearance: Clearance, ground: Ground, blueprint: Blueprin
 def lay_out(turn: Turn, plan: Plan, ground: Ground) -> Layout:
     """Make the layout, once per blueprint and model."""
     meter = ground.measure(turn.model)
-    return ground.memo.recall((plan.blueprint, meter), lambda: Layout(plan.blueprint, meter))
+    listed = [entry.path for entry in ground.config.prompt.files]
+    return ground.memo.recall((plan.blueprint, meter), lambda: Layout(plan.blueprint, meter, listed))
 
 
 def agree(turn: Turn, plan: Plan, layout: Layout, ground: Ground) -> Terms:

@@ -1,6 +1,7 @@
 """The turn: one request to the agent, with everything about it already resolved."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
@@ -9,6 +10,8 @@ from typing import Any, Literal
 from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.words import Delivery, Mode, Trust
+
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 @frozen
@@ -22,6 +25,8 @@ class Tool:
     kind: str = ""
 
     def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise InputError(f"{self.name!r} is no name for a tool; use letters, digits, _ . and -, 128 at most")
         if not isinstance(self.parameters, Mapping):
             raise InputError(f"the parameters of tool {self.name!r} are not a JSON object")
 

@@ -16,11 +16,18 @@ name: mine
 marker: "[cut {kept}/{total}, lines {first}–{last} of {lines}: {call}]"
 marker_without_call: "[cut {kept}/{total}, lines {first}–{last} of {lines}]"
 """
+STRICT = f"""\
+{HEAD}strict: true
+stub: "[gone {{total}}: {{call}}]"
+stub_without_call: "[gone {{total}}]"
+"""
 
 
-def build(folder: Path, budget: str, slots: list[str], files: Mapping[str, str], **facts: object) -> Assembly:
+def build(
+    folder: Path, budget: str, slots: list[str], files: Mapping[str, str], *, head: str = HEAD, **facts: object
+) -> Assembly:
     """Assemble a turn of the owner with a blueprint of these slots."""
-    text = f"{HEAD}budget: {{{budget}}}\nslots:\n" + "".join(f"  - {{{slot}}}\n" for slot in slots)
+    text = f"{head}budget: {{{budget}}}\nslots:\n" + "".join(f"  - {{{slot}}}\n" for slot in slots)
     turn = {"user": "alice", "situation": "dm", "model": MODEL, "blueprint": "mine", "tools": Toolset(), **facts}
     return make_workspace(folder, {"blueprints/mine.yaml": text, **files}).assemble(Turn(**turn))
 
@@ -30,16 +37,22 @@ def file_slot(name: str, more: str = "") -> str:
     return f"id: {name}, source: file, file: {name.upper()}.md, pace: static{', ' if more else ''}{more}"
 
 
-def wish(wanted: int, floor: int = 0) -> Wish:
+def wish(wanted: int, floor: int = 0, stub: int = 0) -> Wish:
     """Make a wish of so many tokens."""
     slot = Slot(id="x", source="file", pace=Pace.STATIC, floor=floor)
     entry = Planned(slot=slot, id="x", trust=slot.trust)
-    return Wish(section=Section(entry=entry, text="", origin=""), wanted=wanted)
+    return Wish(section=Section(entry=entry, text="", origin=""), wanted=wanted, stub=stub)
 
 
 def tell(assembly: Assembly) -> dict[str, str]:
     """Tell the verdict of every slot."""
     return {row.id: str(row.verdict) for row in assembly.rows()}
+
+
+def show(assembly: Assembly, name: str) -> str | None:
+    """Give the text of one slot as it stands in the prompt."""
+    spans = {span.id: span for span in assembly.prompt.spans}
+    return assembly.prompt.text[spans[name].start : spans[name].end] if name in spans else None
 
 
 def why(assembly: Assembly, name: str) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import build, file_slot, lines, tell, why, wish
 
-from foreword.budget.share import level
+from foreword.budget.share import level, pour
 
 WISHES = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 200)), min_size=1, max_size=8)
 
@@ -36,6 +36,8 @@ def test_water(wishes: list[tuple[int, int]], room: int) -> None:
     assert sum(parts) <= room
     assert all(part <= one.wanted for one, part in zip(made, parts, strict=True))
     if sum(one.floor for one in made) > room:
+        assert all(part <= one.floor for one, part in zip(made, parts, strict=True))
+        assert room - sum(parts) < len(made)
         return
     assert all(part >= one.floor for one, part in zip(made, parts, strict=True))
     short = [part for one, part in zip(made, parts, strict=True) if part < one.wanted]
@@ -53,6 +55,47 @@ def test_floors_first() -> None:
 def test_floors_beyond_the_room() -> None:
     """Where the floors themselves do not fit, the small ones are still met and the large ones give way."""
     assert level([wish(11, floor=300), wish(400, floor=300)], 200) == [11, 189]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.integers(0, 200), st.integers(0, 40)), max_size=8), st.integers(0, 900)
+)
+def test_bases(wishes: list[tuple[int, int, int]], room: int) -> None:
+    """Whatever it takes to say that a text was left out, nobody takes, as long as there is room for everybody's."""
+    made = [wish(*one) for one in wishes]
+    parts = level(made, room)
+    assert sum(parts) <= room
+    if sum(one.base for one in made) <= room:
+        assert all(one.base <= part for one, part in zip(made, parts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("wishes", "room", "parts"),
+    [
+        ([(500, 300, 30), (500, 300, 30)], 100, [50, 50]),
+        ([(500, 300, 90), (500, 300, 30)], 130, [90, 40]),
+        ([(20, 0, 30), (500, 0, 30)], 60, [20, 40]),
+        ([(500, 0, 30), (500, 0, 30)], 59, [29, 29]),
+    ],
+)
+def test_base(wishes: list[tuple[int, int, int]], room: int, parts: list[int]) -> None:
+    """Nobody is levelled below their base, which is no more than the text itself; without room for all, nobody has one."""
+    assert level([wish(*one) for one in wishes], room) == parts
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "room", "parts"),
+    [
+        ([0, 0], [10, 10], 10, [5, 5]),
+        ([8, 0], [10, 10], 10, [8, 2]),
+        ([0, 0, 0], [1, 100, 100], 21, [1, 10, 10]),
+        ([0], [10], 99, [10]),
+        ([], [], 5, []),
+    ],
+)
+def test_pour(least: list[int], most: list[int], room: int, parts: list[int]) -> None:
+    """Everybody is raised to one level, nobody below their least or above their most."""
+    assert pour(least, most, room) == parts
 
 
 def test_small_soul_survives(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Goldens of `coop`: its layers, its trust, and its rule of inline, truncate or list."""
 
-from dataclasses import replace
-
 from golden_case import CONFIG, Case, alice, number_lines
 from golden_sections import EVERY, MEMORIES, OWNED, SEARCH, SOUL
 
@@ -27,10 +25,10 @@ HOUSE = {
     "prompts/heartbeat-rules.md": "Say only what changed.\n",
 }
 TOOLS = Toolset([SEARCH, *READING.tools])
-RULES = number_lines(1, 25, "In the group, answer only when somebody asks you.")
-LONG = {"SOUL.md": SOUL, "foreword.yaml": CONFIG + OVERLAYS, "prompts/group-rules.md": RULES}
-QUIET = alice(situation="group", channel="signal")
-HANDBOOK = {"SOUL.md": SOUL, "AGENTS.md": "# The handbook\n\n" + number_lines(1, 60, "Ask before you buy anything.")}
+NOTES = "# The handbook\n\n" + number_lines(1, 32, "Otto prints on both sides of the paper.")
+HANDBOOK = {"SOUL.md": SOUL, "TOOLS.md": NOTES}
+RULES = number_lines(1, 20, "In the group, answer only when somebody asks you.")
+CROWD = {"SOUL.md": SOUL, "TOOLS.md": NOTES, "foreword.yaml": CONFIG + OVERLAYS, "prompts/group-rules.md": RULES}
 ROOMY = {"menu_share": 0.5}
 PEOPLE = {
     f"memory/social/{name}.md": f"---\ndescription: what {name} likes, and when not to call\n---\nText.\n"
@@ -112,49 +110,59 @@ CASES = (
         name="coop-fits",
         proves="a file that fits to the last token is inlined",
         base="coop",
-        files=LONG,
-        turn=QUIET,
+        files=HANDBOOK,
+        turn=alice(tools=READING),
         spare=0,
-        verdicts={"overlay": "kept"},
+        verdicts={"tools": "kept", "menu": "absent"},
     ),
     Case(
         name="coop-fits-spare",
         proves="one token to spare changes nothing",
         base="coop",
-        files=LONG,
-        turn=QUIET,
+        files=HANDBOOK,
+        turn=alice(tools=READING),
         spare=1,
-        verdicts={"overlay": "kept"},
+        verdicts={"tools": "kept", "menu": "absent"},
     ),
     Case(
         name="coop-truncated",
         proves="a file that is one token too long is truncated at a whole line, with Coop's marker",
         base="coop",
-        files=LONG,
-        turn=replace(QUIET, tools=READING),
+        files=HANDBOOK,
+        turn=alice(tools=READING),
         spare=-1,
-        verdicts={"overlay": "shortened"},
+        verdicts={"tools": "shortened", "menu": "absent"},
+        says={"tools": 'rest: memory_get("TOOLS.md", from='},
     ),
     Case(
         name="coop-truncated-no-tools",
         proves="the marker of a turn without tools offers no call",
         base="coop",
-        files=LONG,
-        turn=QUIET,
+        files=HANDBOOK,
         spare=-1,
-        verdicts={"overlay": "shortened"},
+        verdicts={"tools": "shortened"},
         silent=("memory_get",),
     ),
     Case(
+        name="coop-place",
+        proves="a long file cannot push out the tools, the channel or the rules of the situation, which are served first",
+        base="coop",
+        files=CROWD,
+        turn=alice(situation="group", channel="signal", tools=READING),
+        budget={"system": 800},
+        verdicts={"tool-list": "kept", "channel": "kept", "overlay": "kept", "tools": "shortened"},
+    ),
+    Case(
         name="coop-200-left",
-        proves="with 200 tokens left a file is truncated; whatever comes after it has to go",
+        proves="with 200 tokens left a file is truncated",
         base="coop",
         files=HANDBOOK,
         turn=alice(tools=READING),
         budget=ROOMY,
-        edge="agents",
+        edge="tools",
         spare=0,
-        verdicts={"agents": "shortened"},
+        verdicts={"tools": "shortened"},
+        says={"tools": "only 200 of "},
     ),
     Case(
         name="coop-199-left",
@@ -163,21 +171,23 @@ CASES = (
         files=HANDBOOK,
         turn=alice(tools=READING),
         budget=ROOMY,
-        edge="agents",
+        edge="tools",
         spare=-1,
-        verdicts={"agents": "indexed", "channel": "kept", "tool-list": "kept", "menu": "kept"},
-        says={"agents": "199 are left for it; on the menu"},
+        verdicts={"tools": "indexed", "channel": "kept", "tool-list": "kept", "menu": "kept"},
+        says={"tools": "are left for it; on the menu"},
+        fault="what overflows is asked for after a menu without room has made a loss of it, so no room is ever made",
     ),
     Case(
         name="coop-201-left",
         proves="with 201 tokens left the file is truncated as well",
         base="coop",
         files=HANDBOOK,
-        turn=alice(tools=READING, channel="signal"),
+        turn=alice(tools=READING),
         budget=ROOMY,
-        edge="agents",
+        edge="tools",
         spare=1,
-        verdicts={"agents": "shortened"},
+        verdicts={"tools": "shortened"},
+        says={"tools": "only 201 of "},
     ),
     Case(
         name="coop-menu-whole",
@@ -199,7 +209,7 @@ CASES = (
     ),
     Case(
         name="coop-menu-cut",
-        proves="a menu one token beyond its share is truncated at a whole line, with a call that reads the rest",
+        proves="a menu one token beyond its share is truncated at a whole line; the call that reads on and how to load stay",
         base="coop",
         files={"SOUL.md": SOUL, **remember(1)},
         turn=alice(tools=READING),

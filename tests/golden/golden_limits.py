@@ -16,7 +16,20 @@ PARTS = (
     "# House\n\n" + number_lines(1, 12, "Close the gate behind you, also in the rain.") + "\n## Garden\n\n"
     "The hose is in the shed.\n\n" + number_lines(13, 30, "Water before eight in the morning.")
 )
-CROWD = {"system": 1400, "tiers": "{critical: 1.0, high: 1.0, medium: 1.0, low: 1.0}"}
+NO_CAPS = {"tiers": "{critical: 1.0, high: 1.0, medium: 1.0, low: 1.0}"}
+CROWD = {"system": 1782, **NO_CAPS}  # what AGENTS.md gets beside a floor of 100 ends with a whole line
+HALF = {
+    "system": 1300,
+    **NO_CAPS,
+}  # static slots leave 650; of the other 650, 328 are not for core, soul and guidelines
+NOTES = {"USER.md": fill(720, "The Person You Are Speaking With", "She likes to be asked before anything is moved.")}
+ROOMS = ("~/attic", "~/cellar", "~/garden", "~/garage", "~/kitchen", "~/library", "~/office", "~/studio", "~/workshop")
+SHELVES = tuple(f"{room}/{shelf}" for room in ROOMS for shelf in ("left", "right"))
+PEOPLE = {
+    f"memory/social/{name}.md": f"---\ndescription: what {name} likes, and when not to call\n---\nText.\n"
+    for name in ("ANNA", "BERT", "CLEO", "DORA", "EMIL", "FAYE", "GREG", "HUGO", "IDA", "JOHN")
+}
+SHELF = {"system": 2000, "tiers": "{critical: 1.0, high: 0.4, medium: 0.062, low: 0.2}"}  # 44 for guidance and 80
 
 
 def work(words: int) -> Task:
@@ -65,34 +78,71 @@ CASES = (
         silent=("## Garden",),
     ),
     Case(
+        name="system-spare",
+        proves="a system budget of one token more than the prompt needs loses nothing",
+        files={**SOUL, **NOTES, "AGENTS.md": fill(300, "Instructions", ASK)},
+        budget=NO_CAPS,
+        spare=1,
+        verdicts={"agents": "kept", "user": "kept", "channel": "kept"},
+    ),
+    Case(
         name="system-exact",
         proves="a system budget that the prompt fills exactly loses nothing",
-        files={**SOUL, "AGENTS.md": fill(400, "Instructions", ASK)},
-        budget={"tiers": "{critical: 1.0, high: 1.0, medium: 1.0, low: 1.0}", "session_share": 0.05},
+        files={**SOUL, **NOTES, "AGENTS.md": fill(300, "Instructions", ASK)},
+        budget=NO_CAPS,
         spare=0,
-        verdicts={"agents": "kept", "channel": "kept"},
+        verdicts={"agents": "kept", "user": "kept", "channel": "kept"},
     ),
     Case(
         name="system-below",
         proves="with one token less than the whole prompt needs, the longest text is shortened and all others stay",
-        files={**SOUL, "AGENTS.md": fill(400, "Instructions", ASK)},
-        budget={"tiers": "{critical: 1.0, high: 1.0, medium: 1.0, low: 1.0}", "session_share": 0.1},
+        files={**SOUL, **NOTES, "AGENTS.md": fill(300, "Instructions", ASK)},
+        budget=NO_CAPS,
         spare=-1,
-        verdicts={"agents": "shortened", "channel": "kept", "guidelines": "kept", "soul": "kept"},
+        verdicts={"agents": "kept", "user": "shortened", "channel": "kept", "guidelines": "kept", "soul": "kept"},
+    ),
+    Case(
+        name="static-below",
+        proves="static slots one token short of what they leave to the session lose nothing",
+        files={**SOUL, "AGENTS.md": fill(327, "Instructions", ASK)},
+        budget=HALF,
+        verdicts={"agents": "kept", "guidelines": "kept"},
+    ),
+    Case(
+        name="static-exact",
+        proves="static slots that end exactly where the session's part begins lose nothing",
+        files={**SOUL, "AGENTS.md": fill(328, "Instructions", ASK)},
+        budget=HALF,
+        verdicts={"agents": "kept", "guidelines": "kept"},
+    ),
+    Case(
+        name="static-above",
+        proves="one token more is cut though the session leaves its part unused, for static bytes follow nobody's session",
+        files={**SOUL, "AGENTS.md": fill(329, "Instructions", ASK)},
+        budget=HALF,
+        verdicts={"agents": "shortened", "soul": "kept", "guidelines": "kept"},
+        says={"agents": "only 339 of 1,300 tokens are left; wants 329"},
+    ),
+    Case(
+        name="floor-below",
+        proves="a file one token short of its floor stays whole though an earlier tier would take everything",
+        files={**SOUL, "AGENTS.md": number_lines(1, 200, ASK), "TOOLS.md": fill(99, "Tool Notes", "Otto prints.")},
+        budget=CROWD,
+        verdicts={"agents": "shortened", "tools": "kept", "guidelines": "kept"},
     ),
     Case(
         name="floor",
-        proves="a file within its floor stays whole though an earlier tier would take everything",
+        proves="a file that fills its floor exactly stays whole too",
         files={**SOUL, "AGENTS.md": number_lines(1, 200, ASK), "TOOLS.md": fill(100, "Tool Notes", "Otto prints.")},
         budget=CROWD,
-        verdicts={"agents": "shortened", "tools": "kept"},
+        verdicts={"agents": "shortened", "tools": "kept", "guidelines": "kept"},
     ),
     Case(
         name="floor-above",
-        proves="a file beyond its floor is shortened to about its floor, not left out",
-        files={**SOUL, "AGENTS.md": number_lines(1, 200, ASK), "TOOLS.md": fill(160, "Tool Notes", "Otto prints.")},
+        proves="a file one token beyond its floor is shortened to its floor, not left out",
+        files={**SOUL, "AGENTS.md": number_lines(1, 200, ASK), "TOOLS.md": fill(101, "Tool Notes", "Otto prints.")},
         budget=CROWD,
-        verdicts={"agents": "shortened", "tools": "shortened"},
+        verdicts={"agents": "shortened", "tools": "shortened", "guidelines": "kept"},
     ),
     Case(
         name="fair-share",
@@ -103,9 +153,10 @@ CASES = (
             "rules/b-short.md": "Keep the warranty cards.\n",
             "rules/c-long.md": number_lines(1, 90, "Keep the receipts of the car."),
         },
-        budget={"system": 1500, "tiers": "{critical: 1.0, high: 0.4, medium: 0.2, low: 0.2}"},
+        budget={"system": 2400, "tiers": "{critical: 1.0, high: 0.4, medium: 0.15, low: 0.2}"},
         turn=alice(tools=READING),
         verdicts={"rules:a-long.md": "shortened", "rules:b-short.md": "kept", "rules:c-long.md": "shortened"},
+        says={"rules:a-long.md": "tier medium ends at 15 % of 2,400; wants"},
     ),
     Case(
         name="head-tail",
@@ -140,14 +191,76 @@ CASES = (
         budget={**LEAST, "least": 81},
         turn=alice(tools=READING),
         verdicts={"files:LOG.md": "indexed"},
-        says={"files:LOG.md": "tier low ends at 4 % of 2,000; wants"},
+        says={"files:LOG.md": "tier low ends at 4 % of 2,000; wants 328, and 80 are left for it; on the menu"},
+        fault="what overflows is asked for after a menu without room has made a loss of it, so no room is ever made",
     ),
     Case(
         name="least-below-no-menu",
-        proves="without a menu such a file is left out, and the report says so",
+        proves="without a menu such a file leaves a line in its place that says what is missing",
         files={**SOUL, **LOG},
         budget={**LEAST, "least": 81},
         verdicts={"files:LOG.md": "dropped"},
+        says={"files:LOG.md": "tier low ends at 4 % of 2,000; wants 328, and 80 are left for it"},
+    ),
+    Case(
+        name="stub-exact",
+        proves="a section that may not be on the menu is shortened while its room is just enough for a useful rest",
+        files=SOUL,
+        budget=SHELF,
+        turn=alice(directories=SHELVES, tools=READING),
+        verdicts={"directories": "shortened"},
+    ),
+    Case(
+        name="stub",
+        proves="with one token less than a useful rest needs, a line in its place names the call that reads it",
+        files=SOUL,
+        budget={**SHELF, "least": 81},
+        turn=alice(directories=SHELVES, tools=READING),
+        verdicts={"directories": "dropped"},
+        says={"directories": "80 are left for it"},
+        silent=("attic",),
+    ),
+    Case(
+        name="stub-no-tools",
+        proves="the line of a turn that cannot read it says so, and offers no call",
+        files=SOUL,
+        budget={**SHELF, "least": 81, "tiers": "{critical: 1.0, high: 0.4, medium: 0.04, low: 0.2}"},
+        turn=alice(directories=SHELVES),
+        verdicts={"directories": "dropped"},
+        says={"directories": "tier medium ends at 4 % of 2,000; wants"},
+        silent=("attic", "read_section"),
+    ),
+    Case(
+        name="stub-longer",
+        proves="a text no longer than the line that would stand for it is never left out",
+        files={**SOUL, "rules/house.md": number_lines(1, 20, ASK), "rules/tea.md": "Boil the water first.\n"},
+        budget={**SHELF, "tiers": "{critical: 1.0, high: 0.4, medium: 0.01, low: 0.2}"},
+        verdicts={"rules:house.md": "dropped", "rules:tea.md": "kept"},
+    ),
+    Case(
+        name="menu-cut",
+        proves="a menu beyond its share is cut at a whole line, and how to load still stands at its end",
+        files={**SOUL, **PEOPLE},
+        budget={"system": 2400},
+        turn=alice(tools=READING),
+        verdicts={"menu": "shortened"},
+    ),
+    Case(
+        name="menu-stub",
+        proves="a menu whose share is too small for a useful list leaves the call that reads it",
+        files={**SOUL, **PEOPLE},
+        budget={"system": 1400},
+        turn=alice(tools=READING),
+        verdicts={"menu": "dropped"},
+        silent=("ANNA",),
+    ),
+    Case(
+        name="turn-spare",
+        proves="the slots of a turn that leave one token of their room all stay",
+        files=SOUL,
+        turn=alice(plan=True, task=work(100)),
+        spare_turn=1,
+        verdicts={"time": "kept", "plan": "kept", "task": "kept", "remaining": "kept"},
     ),
     Case(
         name="turn-exact",
@@ -163,6 +276,16 @@ CASES = (
         files=SOUL,
         turn=alice(plan=True, task=work(100)),
         spare_turn=-1,
-        verdicts={"time": "kept", "plan": "kept", "remaining": "kept", "soul": "kept"},
+        verdicts={"time": "kept", "plan": "kept", "task": "shortened", "remaining": "kept", "soul": "kept"},
+    ),
+    Case(
+        name="turn-stub",
+        proves="a slot of the turn without room for a useful rest leaves a line as well, and the call that reads it",
+        files=SOUL,
+        budget={"turn": 113},
+        turn=alice(task=work(100), tools=READING),
+        verdicts={"time": "kept", "task": "dropped", "remaining": "kept", "soul": "kept"},
+        says={"task": "the slots of a turn have 113 tokens together; wants 141, and 79 are left for it"},
+        silent=("Plan the move",),
     ),
 )

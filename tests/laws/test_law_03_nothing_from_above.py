@@ -145,7 +145,6 @@ LISTED = (
 )
 
 
-@pytest.mark.xfail(strict=True, reason="prompt.files trust is asked for slots with a fixed file name only")
 @pytest.mark.parametrize("path", LISTED)
 def test_a_listed_trust_holds_wherever_the_file_stands(tmp_path, path):
     """A file that the owner lists as full is full, also where a folder or another slot would show it to more people.
@@ -169,7 +168,6 @@ def test_a_listed_trust_holds_wherever_the_file_stands(tmp_path, path):
             assert "kanari" not in ask(workspace, assembly, name)
 
 
-@pytest.mark.xfail(strict=True, reason="a link inside the workspace is read at the trust of its own name")
 def test_a_link_does_not_lower_a_trust(tmp_path):
     """A link inside the workspace does not show a file to people who may not see it.
 

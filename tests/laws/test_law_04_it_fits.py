@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from worlds import see, turns, worlds
 
@@ -37,7 +36,6 @@ def test_the_prompt_fits_or_the_sum_is_shown(world, turn):
         assert assembly.system_tokens <= assembly.fit.limit == limit
 
 
-@pytest.mark.xfail(strict=True, reason="the sum says 'static slots' and 'naming what is left out' without their names")
 @given(worlds(base="default", system=700), turns(tools=None, mode=Mode.FULL, situation="dm", room=""))
 def test_the_sum_names_the_slots(world, turn):
     """A prompt that does not fit the system budget names every required slot in its sum.

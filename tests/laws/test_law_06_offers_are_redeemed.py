@@ -126,7 +126,6 @@ def test_a_file_of_any_name_can_be_read_to_its_end(tmp_path, name):
     assert "\n".join(lines) == text
 
 
-@pytest.mark.xfail(strict=True, reason="memory_get finds the workspace's file under the memory's path")
 def test_two_files_of_one_name_are_told_apart(tmp_path):
     """A file of the workspace and a memory whose paths look alike on the menu are each read at their price.
 

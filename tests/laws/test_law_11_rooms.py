@@ -62,12 +62,7 @@ def test_nobodys_own_slots_are_in_a_room(world, turn, people):
             assert first.prompt.text == second.prompt.text
 
 
-SLOTS = pytest.mark.xfail(strict=True, reason="judge asks for the slot's own per_user, not for the listed one")
-
-
-@pytest.mark.parametrize(
-    "path", [pytest.param("SOUL.md", marks=SLOTS), pytest.param("AGENTS.md", marks=SLOTS), "NOTES.md"]
-)
+@pytest.mark.parametrize("path", ["SOUL.md", "AGENTS.md", "NOTES.md"])
 def test_a_file_listed_per_user_is_in_no_room(tmp_path, path):
     """A file that the configuration lists per user is in no room, whichever slot shows it.
 
@@ -94,7 +89,6 @@ def test_an_unknown_room_is_no_private_place_under_any_name(tmp_path):
     assert "kanari" not in "\n".join(see(workspace, turn).values())
 
 
-@pytest.mark.xfail(strict=True, reason="the overlay follows the situation of the turn, not that of the room")
 def test_a_room_keeps_the_rules_of_its_situation(tmp_path):
     """Naming another situation does not take the rules of its own situation out of a known room.
 

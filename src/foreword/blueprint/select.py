@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 
 from foreword.blueprint.plan import Plan, Planned, Run
 from foreword.blueprint.slot import Blueprint, Slot
 from foreword.config.schema import Config, PromptFile
-from foreword.trust import Clearance, has_company
+from foreword.trust import Clearance, find_situation, has_company
 from foreword.turn import Turn
 from foreword.words import Mode, Placement, Verdict
 
@@ -18,15 +19,24 @@ LISTED = "files"  # the source whose slot holds the further files of the configu
 def select(turn: Turn, clearance: Clearance, config: Config, blueprint: Blueprint) -> Plan:
     """Decide for every slot whether this turn may have it; nothing is opened here."""
     mode = turn.mode or Mode.FULL
-    claimed = {slot.file for slot in blueprint.slots if slot.file}
-    listed = {entry.path: entry for entry in config.prompt.files}
+    names = fill_names(turn, config)
+    claimed = find_claimed(blueprint, config, names)
     entries: list[Planned] = []
     for slot in blueprint.slots:
         if slot.source == LISTED:
-            further = [entry for path, entry in listed.items() if path not in claimed]
+            further = [entry for entry in config.prompt.files if entry.path not in claimed]
             entries.extend(plan_file(slot, entry, turn, clearance, config) for entry in further)
         else:
-            entries.append(plan_slot(slot, listed.get(slot.file), turn, clearance, config))
+            file = expand(slot.file, names)
+            entry = Planned(
+                slot=slot,
+                id=slot.id,
+                trust=slot.trust,
+                paths=(file,) if file else (),
+                folder=expand(slot.folder, names),
+                text=expand(slot.text, names),
+            )
+            entries.append(plan_slot(entry, claimed.get(file), turn, clearance, config))
     entries = [refuse_mode(entry, mode) for entry in entries]
     # The tail comes last in the text, wherever its slots stand in the file.
     entries.sort(key=lambda entry: entry.slot.placement is Placement.TAIL)
@@ -37,22 +47,26 @@ def select(turn: Turn, clearance: Clearance, config: Config, blueprint: Blueprin
     return Plan(blueprint=blueprint, clearance=clearance, mode=mode, runs=runs)
 
 
-def plan_slot(slot: Slot, listed: PromptFile | None, turn: Turn, clearance: Clearance, config: Config) -> Planned:
+def find_claimed(blueprint: Blueprint, config: Config, names: dict[str, str]) -> dict[str, PromptFile]:
+    """Find the listed files that a slot shows already; a file of each person's own needs a slot of that kind."""
+    per_user = {expand(slot.file, names): slot.per_user for slot in blueprint.slots if slot.file}
+    return {
+        entry.path: entry
+        for entry in config.prompt.files
+        if entry.path in per_user and per_user[entry.path] >= entry.per_user
+    }
+
+
+def plan_slot(entry: Planned, listed: PromptFile | None, turn: Turn, clearance: Clearance, config: Config) -> Planned:
     """Plan one slot of the blueprint, with the trust that the configuration gives its file."""
-    names = fill_names(turn, config)
-    file, folder, text = (expand(template, names) for template in (slot.file, slot.folder, slot.text))
-    trust = listed.trust if listed else slot.trust
-    if slot.file_trust is not None and clearance.level < slot.file_trust:
-        file = ""
-    entry = Planned(
-        slot=slot,
-        id=slot.id,
-        trust=trust,
-        paths=tuple(find_candidates(file, turn, config, per_user=slot.per_user or bool(listed and listed.per_user))),
-        folder=folder,
-        text=text,
-    )
-    return judge(entry, turn, clearance, config, per_user=slot.per_user)
+    slot = entry.slot
+    least = listed.trust if listed else slot.file_trust or slot.trust
+    # Where a built-in text lies beneath the file, only the file is withheld.
+    shown = clearance.level >= least or slot.file_trust is None
+    file = entry.paths[0] if entry.paths and shown else ""
+    paths = tuple(find_candidates(file, turn, config, per_user=slot.per_user))
+    trust = slot.trust if slot.file_trust is not None else least
+    return judge(replace(entry, paths=paths, trust=trust), turn, clearance, config, per_user=slot.per_user)
 
 
 def plan_file(slot: Slot, listed: PromptFile, turn: Turn, clearance: Clearance, config: Config) -> Planned:
@@ -81,7 +95,7 @@ def judge(entry: Planned, turn: Turn, clearance: Clearance, config: Config, *, p
     slot = entry.slot
     if clearance.level < entry.trust:
         return refuse(entry, Verdict.WITHHELD, f"needs {entry.trust}")
-    if slot.situations and turn.situation not in slot.situations:
+    if slot.situations and find_situation(turn, config) not in slot.situations:
         return refuse(entry, Verdict.ABSENT, f"only in situation {' or '.join(slot.situations)}")
     if per_user and has_company(turn):
         return refuse(entry, Verdict.ABSENT, "everyone in a room reads the reply, so nobody's own slots are in it")
@@ -105,10 +119,11 @@ def refuse_mode(entry: Planned, mode: Mode) -> Planned:
 def fill_names(turn: Turn, config: Config) -> dict[str, str]:
     """Collect the names that paths and built-in texts may contain; one that could leave its folder is empty."""
     room = config.rooms.get(turn.room)
-    situation = config.situations.get(turn.situation)
+    governing = find_situation(turn, config)
+    situation = config.situations.get(governing)
     names = {
         "family": turn.channel.partition(":")[0],
-        "situation": turn.situation,
+        "situation": governing,
         "group": (room.group if room else "") or turn.room,
         "user": turn.user,
     }

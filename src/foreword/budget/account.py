@@ -54,7 +54,9 @@ class Account:
             later = [one for one in rest if order[one.section.slot.tier] > order[tier]]
             wanted = max(room - sum(one.floor for one in later), sum(one.base for one in mine))
             room -= self.fit_tier(tier, cap, mine, min(wanted, room - sum(one.base for one in later)))
-        self.spent[f"{pace} slots"] = self.limit - self.left - sum(self.spent.values())
+        self.spent |= {one.section.id: one.wanted for one in wishes if one.section.slot.required}
+        names = ", ".join(one.section.id for one in rest)
+        self.spent[f"{pace} slots ({names})"] = self.limit - self.left - sum(self.spent.values())
 
     def demand(self, wishes: Sequence[Wish]) -> list[Wish]:
         """Give the required slots what they need and return the others, or fail with the arithmetic."""
@@ -66,7 +68,7 @@ class Account:
             share = f"{self.budget.window_share:.0%}".replace("%", " %")
             smaller = f"the smaller of {self.budget.system:,} and {share} of a window of {window:,}"
             spent = {**self.spent, "menu": self.reserved}
-            raise BudgetError(spell_out(spent, must, bases, f"the system budget, {smaller},", self.limit))
+            raise BudgetError(spell_out(spent, wishes, f"the system budget, {smaller},", self.limit))
         self.note(keep(one.section, one.wanted) for one in must)
         return rest
 
@@ -135,10 +137,12 @@ def is_always_listed(one: Wish) -> bool:
     return one.section.slot.listed is Listing.ALWAYS
 
 
-def spell_out(spent: dict[str, int], must: Sequence[Wish], bases: int, pool: str, limit: int) -> str:
+def spell_out(spent: dict[str, int], wishes: Sequence[Wish], pool: str, limit: int) -> str:
     """Write the arithmetic of a prompt that does not fit."""
-    wanted = {one.section.id: one.wanted for one in must}
-    sums = {**spent, **wanted, "naming what is left out": bases}
+    must = {one.section.id: one.wanted for one in wishes if one.section.slot.required}
+    rest = [one for one in wishes if not one.section.slot.required and one.base]
+    naming = f"naming what is left out ({', '.join(one.section.id for one in rest)})"
+    sums = {**spent, **must, naming: sum(one.base for one in rest)}
     needed = sum(sums.values())
     parts = " + ".join(f"{name} {tokens:,}" for name, tokens in sums.items() if tokens)
     return (

@@ -68,7 +68,7 @@ def fit_turn(runs: Sequence[Filled], terms: Terms) -> dict[int, FittedRun]:
     bases = sum(one.base for one in rest)
     left = room - sum(one.wanted for one in must)
     if bases > left:
-        raise BudgetError(spell_out({}, must, bases, "the budget of a turn", room))
+        raise BudgetError(spell_out({}, wishes, "the budget of a turn", room))
     why = f"the slots of a turn have {room:,} tokens together"
     kept = [keep(one.section, one.wanted) for one in must]
     fitted = {id(one.item): one for one in (*kept, *share(rest, left, why, terms))}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from foreword.blueprint.slot import Rendering, Voice
 
 # Also after spaces and invisible characters, which a reader of the prompt would not see.
-BLANK = "[ \\t\\u00a0\\u00ad\\u180e\\u2000-\\u200f\\u202a-\\u202f\\u205f-\\u2064\\u3000\\ufeff]*"
+BLANK = "[ \\t\\u00a0\\u00ad\\u180e\\u2000-\\u200f\\u202a-\\u202f\\u205f-\\u2069\\u3000\\ufeff]*"
 HEADING = re.compile(rf"^({BLANK})(#{{1,6}}(?=[\s#]|$))", re.MULTILINE)
 UNDERLINE = re.compile(rf"^({BLANK})((?:=+|-+|_{{3,}}|\*{{3,}})[ \t]*)$", re.MULTILINE)
 KEPT = 1_024  # escaped texts that are remembered

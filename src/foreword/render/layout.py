@@ -1,12 +1,13 @@
 """The layout of one blueprint: how a section looks, heading, body and separator."""
 
 import re
+from collections.abc import Iterable
 
 from foreword.blueprint import Blueprint, Slot
 from foreword.blueprint.slot import Rendering, Voice
 from foreword.render.escape import Guard
 from foreword.sources import Section
-from foreword.sources.document import escape_attribute
+from foreword.sources.document import escape_attribute, normalise
 from foreword.tokens import Meter
 from foreword.words import Trust
 
@@ -16,9 +17,9 @@ SEPARATOR = "\n\n"
 class Layout:
     """Renders single sections, and weighs them as they will be rendered."""
 
-    def __init__(self, blueprint: Blueprint, meter: Meter) -> None:
+    def __init__(self, blueprint: Blueprint, meter: Meter, listed: Iterable[str] = ()) -> None:
         menus = [f"Available Memory (trust: {level})" for level in Trust]
-        titles = [*(slot.title for slot in blueprint.slots), *menus]
+        titles = [*(slot.title for slot in blueprint.slots), *menus, *listed]
         tags = [make_tag(slot) for slot in blueprint.slots]
         self._xml = blueprint.rendering is Rendering.XML
         self._plain = blueprint.rendering is Rendering.PLAIN
@@ -31,7 +32,7 @@ class Layout:
 
     def guard(self, message: str) -> str:
         """Keep a person's own words from looking like one of our sections; the rest of their Markdown stays."""
-        return self._guard.escape(message, Voice.OWNER)
+        return self._guard.escape(normalise(message), Voice.OWNER)
 
     def draw(self, section: Section, body: str, *, opens: bool = True) -> str:
         """Render a section; `opens` says whether it is the first of its slot and carries the slot's heading."""

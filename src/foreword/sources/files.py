@@ -60,6 +60,14 @@ class Files:
             seen = self._files[path] = self._read(path)
         return seen.value
 
+    def find_target(self, path: str) -> str:
+        """Return where a path leads, links followed; the path itself where it leads nowhere or out."""
+        try:
+            real = os.path.realpath(self.locate(path))
+        except (OSError, ValueError, PathRefused):
+            return path
+        return os.path.relpath(real, self.root).replace(os.sep, "/") if self._holds(real) else path
+
     def list(self, folder: str, name: str = "") -> tuple[str, ...]:
         """Return the Markdown files below a folder, sorted, or those of one name one level down."""
         key = f"{folder}\0{name}"

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from dataclasses import field
 from threading import Lock
 
+from foreword.blueprint import Blueprint
 from foreword.config.schema import Config
 from foreword.frozen import frozen
 from foreword.memo import Memo
 from foreword.sources.files import Files
+from foreword.sources.guard import FileGuard
 from foreword.tokens import Meter
 
 
@@ -21,3 +23,7 @@ class Ground:
     memo: Memo = field(default_factory=Memo)
     lock: Lock = field(default_factory=Lock)
     """Held while files are read, so that two threads cannot mix their traces."""
+
+    def guard(self, blueprint: Blueprint) -> FileGuard:
+        """Return the guard of the files under a blueprint."""
+        return self.memo.recall(("guard", blueprint), lambda: FileGuard(blueprint, self.config))

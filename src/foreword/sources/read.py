@@ -114,7 +114,7 @@ def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset) -> Static
         settings=ground.config.agents[turn.agent],
         clearance=plan.clearance.level,
         tools=tools,
-        files=Reader(ground.files),
+        files=Reader(ground.files, ground.guard(plan.blueprint), plan.clearance.level),
         stores=ground.config.stores,
         meter=meter,
         beyond=meter.facts.window - budget.reserve - budget.limit(meter.facts.window),

@@ -1,8 +1,10 @@
 """Sources that read files of the workspace, with a built-in text beneath."""
 
+from dataclasses import replace
+
 from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
-from foreword.sources.document import Document, Trouble, one_line
+from foreword.sources.document import Document, Trouble, normalise, one_line
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section
 from foreword.sources.view import SessionView, StaticView
@@ -36,7 +38,11 @@ def read_file(view: StaticView, entry: Planned) -> Item:
 def read_listed(view: StaticView, entry: Planned) -> Item:
     """Read one of the further files that the configuration lists, under its own name."""
     document, trouble = find_document(view, entry)
-    return section_of(entry, document, title=entry.id.partition(":")[2]) if document else missing(entry, trouble)
+    if document is None:
+        return missing(entry, trouble)
+    section = section_of(entry, document, title=entry.id.partition(":")[2])
+    # A path that begins like a store's would be taken for a memory.
+    return replace(section, path=f"./{section.path}") if section.path.partition("/")[0] in view.stores else section
 
 
 @source("folder", Pace.STATIC)
@@ -48,7 +54,7 @@ def read_folder(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
         name = path.removeprefix(entry.folder + "/")
         match view.files.read(path):
             case Document() as document if document.body:
-                items.append(section_of(entry, document, name=name, title=name))
+                items.append(section_of(entry, document, name=name, title=one_line(name)))
             case Trouble() as trouble:
                 reason = f"{path} {trouble.reason}"
                 items.append(Missing(entry=entry, name=name, reason=reason, verdict=Verdict.DROPPED))
@@ -97,7 +103,7 @@ def read_profile(view: SessionView, entry: Planned) -> Item:
 @source("instructions", Pace.SESSION)
 def read_instructions(view: SessionView, entry: Planned) -> Item:
     """Give the standing instructions of the speaking person."""
-    text = view.instructions.strip()
+    text = normalise(view.instructions).strip()
     return Section(entry=entry, text=text, origin="instructions") if text else missing(entry, "none are set")
 
 

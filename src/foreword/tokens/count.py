@@ -67,7 +67,10 @@ class Counter:
         return known
 
     def _encode(self, text: str) -> int:
-        return encoder(self._vocabulary)(text)
+        try:
+            return encoder(self._vocabulary)(text)
+        except UnicodeEncodeError:  # half of a surrogate pair, which no provider would take either
+            return encoder(self._vocabulary)(text.encode("utf-8", "replace").decode())
 
 
 class Meter:

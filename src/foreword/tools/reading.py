@@ -11,6 +11,7 @@ from foreword.frozen import frozen
 from foreword.sources import Section
 from foreword.sources.document import Document
 from foreword.sources.ground import Ground
+from foreword.sources.trace import Reader
 from foreword.turn import Tool, Toolset
 from foreword.words import Trust
 
@@ -101,23 +102,21 @@ def find_path(assembly: Assembly, ground: Ground, path: str) -> str | None:
     for section in sections:
         if path and section.path == path:
             return section.text
+    reader = Reader(ground.files, ground.guard(assembly.plan.blueprint), assembly.clearance.level)
     store = path.partition("/")[0]
     settings = ground.config.stores.get(store)
-    if (
-        settings
-        and assembly.clearance.level >= settings.trust
-        and f"memory/{path}" in ground.files.list(f"memory/{store}")
-    ):
-        return read_body(ground, f"memory/{path}")
+    cleared = settings is not None and assembly.clearance.level >= settings.trust
+    if cleared and f"memory/{path}" in reader.list(f"memory/{store}"):
+        return read_body(reader, f"memory/{path}")
     folders = [section.origin for section in sections if section.slot.source == "skills"]
-    if any(path in ground.files.list(folder, "SKILL.md") for folder in folders):
-        return read_body(ground, path)
+    if any(path in reader.list(folder, "SKILL.md") for folder in folders):
+        return read_body(reader, path)
     return None
 
 
-def read_body(ground: Ground, path: str) -> str | None:
+def read_body(reader: Reader, path: str) -> str | None:
     """Read a file's body if it can be read."""
-    document = ground.files.read(path)
+    document = reader.read(path)
     return document.body if isinstance(document, Document) else None
 
 
@@ -134,5 +133,18 @@ def cut(text: str, first: int, lines: int | None, assembly: Assembly, opening: s
         taken.append(line)
         tokens += cost
     last = first - 1 + len(taken)
-    more = f"{opening}, from={last + 1})" if last < len(every) and taken else ""
-    return Reading(text="\n".join(taken), first=first, last=last, total=len(every), tokens=tokens, more=more)
+    return Reading(
+        text="\n".join(taken),
+        first=first,
+        last=last,
+        total=len(every),
+        tokens=tokens,
+        more=write_more(opening, last, len(wanted) - len(taken), given=lines is not None),
+    )
+
+
+def write_more(opening: str, last: int, missing: int, *, given: bool) -> str:
+    """Name the call that goes on where an answer ended before what was asked for did."""
+    if not missing:
+        return ""
+    return f"{opening}, from={last + 1}, lines={missing})" if given else f"{opening}, from={last + 1})"

@@ -1,5 +1,5 @@
 """Who may see what: one clearance per turn, decided before anything is read."""
 
-from foreword.trust.clearance import Clearance, has_company, resolve
+from foreword.trust.clearance import Clearance, find_situation, has_company, resolve
 
-__all__ = ["Clearance", "has_company", "resolve"]
+__all__ = ["Clearance", "find_situation", "has_company", "resolve"]

@@ -68,6 +68,17 @@ def bounds_of_room(turn: Turn, config: Config) -> list[Bound]:
     return bounds
 
 
+def find_situation(turn: Turn, config: Config) -> str:
+    """Name the situation that governs a turn: a room has its own, and a turn can only name a lower one."""
+    room = config.rooms.get(turn.room)
+    if turn.room and room is None and turn.situation in PRIVATE:
+        return GROUP
+    if room is None:
+        return turn.situation
+    named, own = bound_of_situation(turn.situation, config), bound_of_situation(room.situation, config)
+    return turn.situation if named.level < own.level else room.situation
+
+
 def has_company(turn: Turn) -> bool:
     """Whether others read the reply, so that nobody's own slots may be in it."""
     return bool(turn.room) or turn.situation == GROUP

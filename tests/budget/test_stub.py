@@ -1,0 +1,137 @@
+"""Claims about what stands in the place of a text that had to be left out."""
+
+from pathlib import Path
+
+import pytest
+from small import HEAD, STRICT, build, file_slot, lines, show, tell
+
+from foreword import Assembly, BudgetError, Task, Toolset
+from foreword.testing import make_workspace
+from foreword.tools import READING
+
+ROWS = ["id: a, source: file, file: A.md, title: First, pace: static", file_slot("b"), file_slot("c")]
+FILES = {"A.md": lines(30), "B.md": lines(3), "C.md": lines(30)}
+TIGHT = "least: 200, system: 300"
+ROOMY = "least: 200, system: 507"
+
+
+def find_row(assembly: Assembly, name: str):
+    """Find the row of a slot."""
+    return next(row for row in assembly.rows() if row.id == name)
+
+
+def test_place(tmp_path: Path) -> None:
+    """A text that was left out leaves a line in its place, under its heading, that tells what it weighed."""
+    assembly = build(tmp_path, TIGHT, ROWS, FILES, head=STRICT, tools=Toolset())
+    assert tell(assembly) == {"a": "kept", "b": "kept", "c": "dropped"}
+    total = assembly.terms.meter.count(lines(30).rstrip())
+    assert show(assembly, "c") == f"[gone {total}]\n\n"
+    assert assembly.prompt.text.endswith(f"{lines(3)}\n[gone {total}]\n\n")
+
+
+def test_heading(tmp_path: Path) -> None:
+    """The line stands under the heading of what it stands for, so that the model knows what it does not have."""
+    assembly = build(tmp_path, "least: 300, system: 100", ROWS, FILES, head=STRICT)
+    assert tell(assembly) == {"a": "dropped", "b": "kept", "c": "dropped"}
+    assert show(assembly, "a").startswith("## First\n[gone ")
+
+
+def test_row(tmp_path: Path) -> None:
+    """The report of such a slot says dropped, why, where its line stands and what that weighs."""
+    row = find_row(assembly := build(tmp_path, TIGHT, ROWS, FILES, head=STRICT), "c")
+    assert row.span is not None
+    assert row.tokens == assembly.terms.meter.count(show(assembly, "c")) < row.wanted
+    assert "are left for it" in row.reason
+    assert row.sha256
+
+
+def test_call(tmp_path: Path) -> None:
+    """Where the turn has a tool for it, the line names the call that gives the whole text."""
+    assembly = build(tmp_path, ROOMY, ROWS, FILES, head=STRICT, tools=READING)
+    assert show(assembly, "c").endswith(': memory_get("C.md", from=1)]\n\n')
+    found = make_workspace(tmp_path, {}).call(assembly, "memory_get", {"path": "C.md", "from": 1})
+    assert found.text == lines(30).rstrip()
+
+
+def test_call_of_a_section(tmp_path: Path) -> None:
+    """What is no file is read with the other tool."""
+    slots = [*ROWS, "id: mine, source: instructions, pace: session, cut: never"]
+    assembly = build(tmp_path, ROOMY, slots, FILES, head=STRICT, tools=READING, instructions=lines(40))
+    assert show(assembly, "mine").endswith(': read_section("mine", from=1)]\n\n')
+    found = make_workspace(tmp_path, {}).call(assembly, "read_section", {"id": "mine"})
+    assert found.text == lines(40).rstrip()
+
+
+def test_turn(tmp_path: Path) -> None:
+    """A slot of the turn leaves its line in the tail."""
+    slots = [file_slot("a"), "id: task, source: task, pace: turn, placement: tail, cut: never"]
+    task = Task(id="1", title="t" * 4_000)
+    assembly = build(tmp_path, "turn: 60", slots, {"A.md": "A\n"}, head=STRICT, tools=READING, task=task)
+    assert tell(assembly) == {"a": "kept", "task": "dropped"}
+    assert assembly.prompt.blocks[-1].text.endswith(': read_section("task", from=1)]')
+    assert assembly.used - assembly.system_tokens <= 60
+
+
+def test_loose(tmp_path: Path) -> None:
+    """A blueprint that is not strict and has no such line reports the loss, and shows nothing."""
+    row = find_row(build(tmp_path, TIGHT, ROWS, FILES, head=HEAD), "c")
+    assert (str(row.verdict), row.span, row.tokens, row.cached) == ("dropped", None, 0, False)
+
+
+def test_listed_has_none(tmp_path: Path) -> None:
+    """What is listed on the menu has its line there and no other."""
+    slots = [file_slot("a", "listed: always"), "id: menu, source: menu, pace: session, trust: familiar"]
+    assembly = build(tmp_path, "", slots, {"A.md": lines(30)}, head=STRICT, tools=READING)
+    assert tell(assembly) == {"a": "indexed", "menu": "kept"}
+    assert show(assembly, "a") is None
+    assert "[gone " not in assembly.prompt.text
+
+
+def test_short_texts_stay(tmp_path: Path) -> None:
+    """A text no longer than the line that would stand for it is kept, whatever else needs room."""
+    files = {**FILES, "B.md": "Tea.\n"}
+    for system in range(20, 300, 10):
+        try:
+            assembly = build(tmp_path / str(system), f"least: 200, system: {system}", ROWS, files, head=STRICT)
+        except BudgetError:
+            continue
+        assert tell(assembly)["b"] == "kept"
+
+
+LONE = pytest.mark.xfail(strict=True, reason="a text read on demand that is shorter than its line is lost in silence")
+
+
+@pytest.mark.parametrize("text", [lines(30), pytest.param("Tea.\n", marks=LONE)], ids=["long", "short"])
+def test_on_demand_without_tools(tmp_path: Path, text: str) -> None:
+    """What is read on demand is named where the turn has no tool for that, however short it is."""
+    slots = [file_slot("a", "listed: always"), "id: menu, source: menu, pace: session, trust: familiar"]
+    assembly = build(tmp_path, "", slots, {"A.md": text}, head=STRICT)
+    assert find_row(assembly, "a").span is not None
+
+
+@pytest.mark.parametrize("fitting", ["fair", "sequential"])
+@pytest.mark.parametrize("tools", [Toolset(), READING], ids=["bare", "tools"])
+def test_every_budget(tmp_path: Path, tools: Toolset, fitting: str) -> None:
+    """At every budget the prompt fits with its lines, no slot is lost without one, or the error adds them up."""
+    slots = [
+        *ROWS,
+        "id: never, source: file, file: D.md, pace: static, cut: never, floor: 60",
+        "id: user, source: file, file: E.md, pace: session, tier: high",
+        "id: mine, source: instructions, pace: session",
+    ]
+    files = {**FILES, "D.md": lines(9), "E.md": lines(20)}
+    worked = 0
+    for system in range(20, 1_300, 31):
+        budget = f"least: 50, system: {system}, fitting: {fitting}, tiers: {{high: 0.4, low: 1.0}}"
+        folder = tmp_path / str(system)
+        try:
+            assembly = build(folder, budget, slots, files, head=STRICT, tools=tools, instructions=lines(12))
+        except BudgetError as error:
+            assert "naming what is left out" in str(error)
+            assert not worked
+            continue
+        worked += 1
+        assert assembly.system_tokens <= system
+        assert {span.id for span in assembly.prompt.spans} == set(tell(assembly))
+    assert worked > 10
+    assert set(tell(assembly).values()) == {"kept"}
