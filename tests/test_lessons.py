@@ -153,7 +153,7 @@ def test_plan_mode_survives(tmp_path: Path) -> None:
 
 def test_arithmetic(tmp_path: Path) -> None:
     """Lesson: a prompt that does not fit fails with the arithmetic, naming the slots."""
-    sums = r"does not fit: tool schemas \d+ \+ core \d+ \+ naming what is left out .*\d+ = \d+ tokens, and the system budget"
+    sums = r"does not fit: tool schemas \d+ \+ core \d+ \+ naming what is left out .*\d+ = \d+ tokens, and the system"
     with pytest.raises(BudgetError, match=sums):
         build(tmp_path, {"blueprints/small.yaml": shrink("default", system=300)}, replace(DM, blueprint="small"))
 

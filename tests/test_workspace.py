@@ -224,6 +224,83 @@ def test_files_in_trouble(tmp_path: Path) -> None:
     assert "SKILL.md is not UTF-8" in rows["skills"].reason
 
 
+@pytest.mark.parametrize(
+    ("path", "row"), [("rules/x\\y.md", "rules:x\\y.md"), ("skills/x\\y/SKILL.md", ""), ("memory/social/x\\y.md", "")]
+)
+def test_refused_name(tmp_path: Path, path: str, row: str) -> None:
+    """A file whose name is refused costs itself and nothing else."""
+    whole = make_workspace(tmp_path / "whole", FILES).assemble(TURN)
+    assembly = make_workspace(tmp_path / "odd", {**FILES, path: "ODD\n"}).assemble(TURN)
+    assert assembly.prompt.text == whole.prompt.text
+    found = {row.id: row for row in assembly.rows()}
+    if row:
+        assert str(found[row].verdict) == "dropped"
+        assert found[row].reason == f"{path} is refused; paths are relative to the workspace and stay below it"
+    assert {row.id for row in whole.rows()} == set(found) - {row}
+
+
+def test_deep_front_matter(tmp_path: Path) -> None:
+    """Front matter that would overflow a parser's stack is a note, in every file that may have some."""
+    deep = "---\na: " + "[" * 200_000 + "\n---\nBe kind.\n"
+    paths = ("SOUL.md", "IDENTITY.md", "USER.md", "rules/a.md", "skills/tea/SKILL.md", "memory/social/x.md")
+    assembly = make_workspace(tmp_path, dict.fromkeys(paths, deep)).assemble(TURN)
+    notes = {row.id: row.reason for row in assembly.rows() if "front matter" in row.reason}
+    assert set(notes) == {"soul", "identity", "user", "rules:a.md"}
+    assert set(notes.values()) == {"its front matter is not valid YAML in line 2 and was ignored"}
+    assert "- social/x.md (3 tok) — Be kind" in assembly.prompt.text
+
+
+@pytest.mark.parametrize(
+    ("creature", "said"),
+    [("heron", "a heron"), ("owl", "an owl"), ("Elf", "an Elf"), ("old heron", "an old heron"), ("🦉", "a 🦉")],
+)
+def test_article(tmp_path: Path, creature: str, said: str) -> None:
+    """The agent is a heron, or an owl."""
+    ws = make_workspace(tmp_path, {"IDENTITY.md": f"---\ncreature: {creature}\n---\n"})
+    assert f"\nYou are {said}.\n" in ws.assemble(TURN).prompt.text
+
+
+def test_no_model(tmp_path: Path) -> None:
+    """A turn without a model is assembled for an assumed window, and the summary says so."""
+    assembly = make_workspace(tmp_path, {}).assemble(replace(TURN, model=""))
+    assert assembly.summary.endswith("no model is named; a window of 128,000 is assumed")
+
+
+def test_skill_hint_is_redeemed(tmp_path: Path) -> None:
+    """What the list of skills says is a call that works, with the path that stands beside each skill."""
+    ws = make_workspace(tmp_path, FILES)
+    assembly = ws.assemble(TURN)
+    assert 'path="skills/tea"' in assembly.prompt.text
+    assert 'by its path: memory_get("PATH/SKILL.md").' in assembly.prompt.text
+    assert ws.call(assembly, "memory_get", {"path": "skills/tea/SKILL.md"}).text == "Boil water."
+
+
+@pytest.mark.parametrize(
+    ("situation", "room", "zone"),
+    [
+        ("dm", "", "13:00 (Europe/Paris)"),
+        ("system", "", "13:00 (Europe/Paris)"),
+        ("group", "", "12:00 (UTC)"),
+        ("group", "attic", "12:00 (UTC)"),
+        ("dm", "attic", "12:00 (UTC)"),
+        ("system", "attic", "12:00 (UTC)"),
+        ("dm", "family", "21:00 (Asia/Tokyo)"),
+    ],
+)
+def test_company(tmp_path: Path, situation: str, room: str, zone: str) -> None:
+    """In company, with or without a room, nobody's own zone, file or instructions are in the prompt."""
+    config = (
+        "owner: alice\nusers: {alice: {trust: full, timezone: Europe/Paris}}\n"
+        "situations: {group: {ceiling: full}}\nrooms: {family: {situation: group, timezone: Asia/Tokyo}}\n"
+    )
+    ws = make_workspace(tmp_path, {**FILES, "foreword.yaml": config})
+    turn = replace(TURN, situation=situation, room=room, instructions="OWN", client=foreword.Client(zone=""))
+    text = ws.assemble(turn).prompt.text
+    assert zone in text
+    alone = zone.endswith("Paris)")
+    assert ("OWN" in text, "bees" in text) == (alone, alone)
+
+
 def test_broken_front_matter(tmp_path: Path) -> None:
     """Broken front matter is ignored with a note in the report."""
     ws = make_workspace(tmp_path, {"SOUL.md": "---\na: [\n---\nBe kind.\n"})

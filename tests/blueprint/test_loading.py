@@ -5,9 +5,9 @@ import pytest
 from foreword.blueprint import Blueprint, load
 from foreword.blueprint.slot import Budget, Cut, Fitting, Listing, Rendering, Voice
 from foreword.errors import ConfigError
+from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES
 from foreword.words import Mode, Pace, Placement, Trust
-from foreword.shipped import list_blueprints, read_blueprint
 
 PACES = {source.name: source.pace for source in SOURCES.values()}
 HEAD = 'name: mine\nmarker: "[cut {call}]"\nmarker_without_call: "[cut]"\n'
@@ -70,9 +70,7 @@ def test_all_at_once() -> None:
     assert len(list_faults(f"{HEAD}slots: [{slots}]\n")) == 4
 
 
-@pytest.mark.parametrize(
-    "key", ["marker", "marker_without_call", "stub", "stub_without_call"]
-)
+@pytest.mark.parametrize("key", ["marker", "marker_without_call", "stub", "stub_without_call"])
 @pytest.mark.parametrize("marker", ["[cut {rest}]", "[cut {}]", "[cut {call]", "[{call.x}]"])
 def test_marker_fields(marker: str, key: str) -> None:
     """A marker with a field that does not exist, or that is no format, is refused when the blueprint is loaded."""

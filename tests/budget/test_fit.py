@@ -1,6 +1,7 @@
 """Claims about the fit as a whole."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,7 @@ def test_static_leaves_room_for_session(tmp_path: Path) -> None:
     ],
 )
 def test_what_static_leaves(tmp_path: Path, budget: str, more: list[str], left: int) -> None:
-    """Static slots leave what the blueprint says: a share, or the floors and the menu's share, but no more than half."""
+    """Static slots leave what the blueprint says: a share, or floors and menu, up to half."""
     slots = [file_slot("a")]
     for number, one in enumerate(more):
         slots.append(MENU if one == "menu" else f"id: s{number}, source: file, file: GONE.md, pace: session, {one}")
@@ -149,13 +150,10 @@ def test_static_follows_no_session(tmp_path: Path, system: int, tools: Toolset) 
         ws = make_workspace(tmp_path / str(at), {"blueprints/small.yaml": small, **static, **content})
         for facts in SESSIONS:
             turn = Turn(user="alice", situation="dm", model="openai:gpt-5", blueprint="small", tools=tools, **facts)
-            try:
+            # A session that cannot even name its losses fails, and that says nothing of what came before it.
+            with suppress(BudgetError):
                 seen.add(ws.assemble(turn).prompt.blocks[0].text)
-            except BudgetError as error:
-                # A session that cannot even name its losses fails, and changes nothing that came before it.
-                assert "session" in str(error) or "static slots" in str(error)
-    assert len(seen) <= 1
-    assert seen or system < 900
+    assert len(seen) == 1
 
 
 def test_tier_cap(tmp_path: Path) -> None:

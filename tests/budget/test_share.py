@@ -79,7 +79,7 @@ def test_bases(wishes: list[tuple[int, int, int]], room: int) -> None:
     ],
 )
 def test_base(wishes: list[tuple[int, int, int]], room: int, parts: list[int]) -> None:
-    """Nobody is levelled below their base, which is no more than the text itself; without room for all, nobody has one."""
+    """Nobody is levelled below their base, which is no more than the text; without room for all, nobody has one."""
     assert level([wish(*one) for one in wishes], room) == parts
 
 

@@ -112,7 +112,7 @@ def test_on_demand_without_tools(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("fitting", ["fair", "sequential"])
 @pytest.mark.parametrize("tools", [Toolset(), READING], ids=["bare", "tools"])
 def test_every_budget(tmp_path: Path, tools: Toolset, fitting: str) -> None:
-    """At every budget the prompt fits with its lines, no slot is lost without one, or the error adds them up."""
+    """From the least budget on the prompt fits with its lines, and no slot is lost without one."""
     slots = [
         *ROWS,
         "id: never, source: file, file: D.md, pace: static, cut: never, floor: 60",
@@ -126,12 +126,12 @@ def test_every_budget(tmp_path: Path, tools: Toolset, fitting: str) -> None:
         folder = tmp_path / str(system)
         try:
             assembly = build(folder, budget, slots, files, head=STRICT, tools=tools, instructions=lines(12))
-        except BudgetError as error:
-            assert "naming what is left out" in str(error)
-            assert not worked
+        except BudgetError:
+            failed = system
             continue
         worked += 1
         assert assembly.system_tokens <= system
         assert {span.id for span in assembly.prompt.spans} == set(tell(assembly))
     assert worked > 10
+    assert failed < 300 + assembly.fit.tool_tokens
     assert set(tell(assembly).values()) == {"kept"}

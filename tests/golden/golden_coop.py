@@ -145,7 +145,7 @@ CASES = (
     ),
     Case(
         name="coop-place",
-        proves="a long file cannot push out the tools, the channel or the rules of the situation, which are served first",
+        proves="a long file cannot push out the tools, the channel or the situation's rules, which are served first",
         base="coop",
         files=CROWD,
         turn=alice(situation="group", channel="signal", tools=READING),
@@ -209,7 +209,7 @@ CASES = (
     ),
     Case(
         name="coop-menu-cut",
-        proves="a menu one token beyond its share is truncated at a whole line; the call that reads on and how to load stay",
+        proves="a menu one token beyond its share is truncated at a whole line; its marker and its closing lines stay",
         base="coop",
         files={"SOUL.md": SOUL, **remember(1)},
         turn=alice(tools=READING),

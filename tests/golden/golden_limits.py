@@ -117,7 +117,7 @@ CASES = (
     ),
     Case(
         name="static-above",
-        proves="one token more is cut though the session leaves its part unused, for static bytes follow nobody's session",
+        proves="one token more is cut though the session leaves its part unused: static bytes follow no session",
         files={**SOUL, "AGENTS.md": fill(329, "Instructions", ASK)},
         budget=HALF,
         verdicts={"agents": "shortened", "soul": "kept", "guidelines": "kept"},

@@ -70,7 +70,7 @@ def test_front_matter(raw: str, meta: dict, body: str, note: str) -> None:
     ],
 )
 def test_fields_are_texts(line: str, meta: dict, more: str) -> None:
-    """A field is the text that stands there, read with a YAML parser or without; what is no single value is no field."""
+    """A field is the text that stands there, read with a parser or without; what is no single value is no field."""
     document = read(f"---\n{line}\n{more}---\nHi")
     assert document.field("q") == ("quoted" if more else "")
     assert {name: document.field(name) for name in document.meta if name != "q"} == meta

@@ -1,6 +1,7 @@
 """Claims about envelopes that need no wire."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -109,6 +110,22 @@ def test_flat_system_is_the_blocks(shape: str, tmp_path: Path) -> None:
         "plain": lambda: request["system"],
     }[shape]()
     assert flat == "".join(block["text"] for block in assembly.envelope("anthropic").request["system"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "find", "key"),
+    [
+        ("anthropic", lambda tools: tools[0], "input_schema"),
+        ("openai", lambda tools: tools[0]["function"], "parameters"),
+        ("responses", lambda tools: tools[0], "parameters"),
+        ("gemini", lambda tools: tools[0]["functionDeclarations"][0], "parametersJsonSchema"),
+    ],
+)
+def test_tool_schema(shape: str, find: Callable, key: str, tmp_path: Path) -> None:
+    """Each provider takes a tool's JSON Schema whole, under its own key."""
+    tool = find(write(tmp_path, "openai", tools=[LAMPS]).envelope(shape).request["tools"])
+    assert tool[key] == LAMPS.parameters
+    assert {"parameters", "input_schema", "parametersJsonSchema"} & set(tool) == {key}
 
 
 def test_no_tools(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from letters import write
 
+from foreword import Toolset, Turn
 from foreword.render import Block
+from foreword.testing import make_workspace
 from foreword.tokens import find
 from foreword.wire import mark
 from foreword.words import Pace, Placement
@@ -40,6 +42,26 @@ def test_marks(blocks: list[tuple[Pace, int]], tools: int, marks: tuple[str | No
 def test_no_marks(model: str) -> None:
     """A provider that caches by itself gets no marks."""
     assert mark([block(Pace.STATIC, 9000)], find(model, {}), 0) == (None,)
+
+
+def test_lone_mark(tmp_path: Path) -> None:
+    """A mark at the end of the session's block keeps what stands before it, too, and the report says so."""
+    ws = make_workspace(
+        tmp_path, {"SOUL.md": "Be kind.\n", "USER.md": "She keeps bees, and knows each by name.\n" * 90}
+    )
+    assembly = ws.assemble(Turn(user="alice", situation="dm", model="anthropic:claude-sonnet-5", tools=Toolset()))
+    assert assembly.marks == (None, "5m", None)
+    rows = {row.id: row for row in assembly.rows()}
+    assert (rows["soul"].cached, rows["user"].cached, rows["time"].cached) == (True, True, False)
+    assert " in 1 cached block " in assembly.summary
+
+
+def test_no_mark_is_no_cache(tmp_path: Path) -> None:
+    """A prompt below the provider's minimum is not cached, and no row says it is."""
+    ws = make_workspace(tmp_path, {"SOUL.md": "Be kind.\n"})
+    for model in ("anthropic:claude-sonnet-5", "openai:gpt-5"):
+        assembly = ws.assemble(Turn(user="alice", situation="dm", model=model, tools=Toolset()))
+        assert not any(row.cached for row in assembly.rows())
 
 
 def test_rows_tell(tmp_path: Path) -> None:
