@@ -137,7 +137,7 @@ def test_the_model_is_told(tmp_path: Path, tools: Toolset) -> None:
         start, end = row.span
         told = assembly.prompt.text[start:end]
         assert f"# {row.title}\n" in told
-        assert "[left out: " in told if str(row.verdict) == "dropped" else "[shortened: " in told
+        assert "[left out here: " in told if str(row.verdict) == "dropped" else "[shortened: " in told
     listed = [row.source for row in assembly.rows() if str(row.verdict) == "indexed"]
     assert all(
         f"- {path} (" in assembly.prompt.text or 'read_section("menu"' in assembly.prompt.text for path in listed

@@ -41,7 +41,8 @@ _PLACES = {
     "workspace": ("Workspace", "open"),
 }
 _HOMES = {name: module for module, names in _PLACES.items() for name in names}
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names are listed above, by module
+# Not `open`: a star import must not replace the builtin.
+__all__ = sorted(_HOMES.keys() - {"open"})  # noqa: PLE0605 - the names are listed above, by module
 
 
 def __getattr__(name: str) -> Any:
@@ -53,3 +54,8 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"foreword.{_HOMES[name]}"), "open_workspace" if name == "open" else name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, also those that nobody has used yet."""
+    return [*_HOMES, "__version__"]

@@ -3,7 +3,7 @@
 from foreword.assembly import Assembly
 from foreword.blueprint import Blueprint, Plan, select
 from foreword.budget import fit
-from foreword.budget.verdict import Terms, make_terms
+from foreword.budget.verdict import Terms
 from foreword.ledger import NOTHING_FROZEN, Ledger
 from foreword.render import Layout, render
 from foreword.sources import read
@@ -11,7 +11,7 @@ from foreword.sources.ground import Ground
 from foreword.sources.read import NO_TOOLS
 from foreword.tokens import Meter
 from foreword.trust import Clearance, resolve
-from foreword.turn import Turn
+from foreword.turn import Message, Toolset, Turn
 
 
 def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
@@ -20,7 +20,8 @@ def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = 
     plan = choose(turn, clearance, ground, blueprint)
     layout = lay_out(turn, plan, ground)
     terms = agree(turn, plan, layout, ground)
-    conversation = weigh(turn, terms.meter)
+    message = layout.guard(turn.message)
+    conversation = weigh(message, turn.history, terms.meter)
     filled = read(plan, turn, ground, conversation)
     fitted = fit(filled, terms, conversation)
     prompt = render(fitted, layout, ground.memo)
@@ -29,7 +30,7 @@ def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = 
         turn=turn,
         plan=plan,
         terms=terms,
-        layout=layout,
+        message=message,
         conversation=conversation,
         fit=fitted,
         prompt=prompt,
@@ -57,13 +58,25 @@ def lay_out(turn: Turn, plan: Plan, ground: Ground) -> Layout:
 
 
 def agree(turn: Turn, plan: Plan, layout: Layout, ground: Ground) -> Terms:
-    """Settle the terms of the fit, once per layout and tools."""
+    """Settle the terms of the fit, once per layout, mode and tools."""
     tools = turn.tools.allowed(plan.clearance.level) if turn.tools else NO_TOOLS
-    return ground.memo.recall(
-        (layout, tools), lambda: make_terms(plan.blueprint, layout.meter, tools, layout, ground.memo)
+    return ground.memo.recall((layout, plan.mode, tools), lambda: make_terms(plan, layout, tools, ground))
+
+
+def make_terms(plan: Plan, layout: Layout, tools: Toolset, ground: Ground) -> Terms:
+    """Settle the terms; the tool schemas travel beside the prompt and are billed like it."""
+    return Terms(
+        blueprint=plan.blueprint,
+        mode=plan.mode,
+        meter=layout.meter,
+        tools=tools,
+        tool_tokens=sum(layout.meter.count(tool.schema) for tool in tools.tools),
+        scale=layout,
+        memo=ground.memo,
+        scratch=ground.scratch,
     )
 
 
-def weigh(turn: Turn, meter: Meter) -> int:
-    """Count the message and everything that was said before it."""
-    return meter.count(turn.message) + sum(meter.count(said.text) for said in turn.history)
+def weigh(message: str, history: tuple[Message, ...], meter: Meter) -> int:
+    """Count the message as it is sent, and everything that was said before it."""
+    return meter.count(message) + sum([meter.count(said.text) for said in history])

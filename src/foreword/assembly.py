@@ -10,14 +10,14 @@ from foreword.budget.verdict import Terms
 from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.ledger import Standing
-from foreword.render import Layout, Prompt, Span
+from foreword.render import Prompt, Span
 from foreword.report import Row, draw_table, show_row
 from foreword.sources import Missing
 from foreword.trust import Clearance
 from foreword.turn import Turn
 from foreword.wire import Envelope, mark, shape
 from foreword.wire.envelope import PROVIDERS, Letter
-from foreword.words import Pace, Trust
+from foreword.words import Mode, Pace, Trust, Verdict
 
 SCHEMA = "foreword/1"
 
@@ -29,7 +29,8 @@ class Assembly:
     turn: Turn
     plan: Plan
     terms: Terms
-    layout: Layout
+    message: str
+    """The person's words as they are sent."""
     conversation: int
     """What the message and the history weigh."""
     fit: Fit
@@ -55,7 +56,7 @@ class Assembly:
     def remaining(self) -> int:
         """What is left of the window after the prompt, the conversation and the reserve."""
         window = self.terms.meter.facts.window
-        return window - self.plan.blueprint.budget.reserve - self.used - self.conversation
+        return window - self.plan.blueprint.budget.keep_back(window) - self.used - self.conversation
 
     @property
     def marks(self) -> tuple[str | None, ...]:
@@ -70,7 +71,7 @@ class Assembly:
             marks=self.marks,
             model=facts.name.partition(":")[2] or facts.name,
             history=self.turn.history,
-            message=self.layout.guard(self.turn.message),
+            message=self.message,
             tools=self.terms.tools,
         )
         return shape(letter, name or PROVIDERS.get(facts.provider, "openai"))
@@ -119,6 +120,7 @@ class Assembly:
             f"system {self.system_tokens:,} of {self.fit.limit:,} tokens{tools}{blocks}",
             f"turn {self.used - self.system_tokens:,}",
             f"window {facts.window:,}",
+            f"prompt mode {self.plan.mode}" if self.plan.mode is not Mode.FULL else "",
             f"counts ±{facts.margin:.0%}".replace("%", " %") if facts.margin else "",
             facts.assumed,
         ]
@@ -140,12 +142,13 @@ class Assembly:
             },
             "text": self.prompt.text,
             "tokens": self.prompt.tokens,
+            "tools": sha256("\n".join(tool.schema for tool in self.terms.tools.tools).encode()).hexdigest(),
             "tokenizer": facts.tokenizer.value,
             "margin": facts.margin,
             "budget": {
                 "window": facts.window,
                 "system": self.fit.limit,
-                "reserve": self.plan.blueprint.budget.reserve,
+                "reserve": self.plan.blueprint.budget.keep_back(facts.window),
                 "used": self.used,
                 "remaining": self.remaining,
             },
@@ -176,6 +179,12 @@ def tell_missing(missing: Missing) -> Row:
     )
 
 
+def is_built_in(fitted: Fitted) -> bool:
+    """Whether a text of ours stands where a file could."""
+    section = fitted.item
+    return fitted.verdict is Verdict.KEPT and bool(section.entry.paths) and section.origin.startswith("built-in")
+
+
 def tell_section(fitted: Fitted, span: Span | None, *, cached: bool) -> Row:
     """Tell a reader what became of a section."""
     section = fitted.item
@@ -186,7 +195,7 @@ def tell_section(fitted: Fitted, span: Span | None, *, cached: bool) -> Row:
         placement=section.slot.placement,
         trust=section.trust,
         verdict=fitted.verdict,
-        reason=fitted.reason,
+        reason=fitted.reason or (section.origin if is_built_in(fitted) else ""),
         tokens=span.tokens if span else 0,
         wanted=fitted.wanted,
         source=section.origin,

@@ -10,6 +10,8 @@ PATIENCE = 2.0  # seconds that git may take
 SYSTEMS = {"Darwin": "macos"}
 # A hook or a rebase sets these, and they would point git at another repository than the one asked about.
 MISLEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE")
+# A repository's own configuration can name programs: a file watcher, and one that checks signatures.
+QUIET = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
 
 
 def find_host(environ: Mapping[str, str] = os.environ) -> Host:
@@ -27,14 +29,13 @@ def find_host(environ: Mapping[str, str] = os.environ) -> Host:
 
 def find_git(path: str) -> Git | None:
     """Find the state of the repository that a folder is in, or None where there is none or git does not say."""
-    # A repository's own configuration can name a program to be run as its file watcher.
-    status = ask_git(path, "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch")
+    status = ask_git(path, *QUIET, "status", "--porcelain=v2", "--branch")
     if status is None:
         return None
     lines = status.splitlines()
     heads = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
     branch = heads.get("branch.head", "")
-    commit = "" if heads.get("branch.oid") == "(initial)" else ask_git(path, "log", "-1", "--format=%h %s")
+    commit = "" if heads.get("branch.oid") == "(initial)" else ask_git(path, *QUIET, "log", "-1", "--format=%h %s")
     return Git(
         branch="detached" if branch == "(detached)" else branch,
         changed=sum(not line.startswith("#") for line in lines),

@@ -11,9 +11,10 @@ KEPT = 4_096
 class Memo:
     """Remembers results for the very same arguments, or for an equal key."""
 
-    __slots__ = ("_by_identity", "_by_key")
+    __slots__ = ("_by_identity", "_by_key", "_kept")
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
         self._by_identity: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
         self._by_key: dict[Hashable, Any] = {}
 
@@ -22,7 +23,7 @@ class Memo:
         key = (function, *map(id, args))
         known = self._by_identity.get(key)
         if known is None:
-            if len(self._by_identity) >= KEPT:
+            if len(self._by_identity) >= self._kept:
                 self._by_identity.clear()
             known = self._by_identity[key] = (function(*args), args)
         value: T = known[0]
@@ -32,7 +33,7 @@ class Memo:
         """Make a value once for this key."""
         known: T | None = self._by_key.get(key)
         if known is None:
-            if len(self._by_key) >= KEPT:
+            if len(self._by_key) >= self._kept:
                 self._by_key.clear()
             known = self._by_key[key] = make()
         return known

@@ -1,6 +1,7 @@
 """What ships inside the package: built-in texts, blueprints and tables."""
 
 import os
+from functools import cache
 
 HOME = os.path.dirname(os.path.abspath(__file__))
 
@@ -12,6 +13,14 @@ def read_shipped(*parts: str) -> str | None:
             return file.read()
     except FileNotFoundError:
         return None
+
+
+@cache
+def list_prompts() -> frozenset[str]:
+    """Name the built-in texts, by their paths without the ending."""
+    home = os.path.join(HOME, "prompts")
+    paths = [os.path.join(base, name) for base, _, names in os.walk(home) for name in names]
+    return frozenset(os.path.relpath(path, home).removesuffix(".md").replace(os.sep, "/") for path in paths)
 
 
 def list_blueprints() -> tuple[str, ...]:

@@ -7,9 +7,9 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal
 
-from foreword.errors import InputError
+from foreword.errors import InputError, UnknownName
 from foreword.frozen import frozen
-from foreword.words import Delivery, Mode, Trust
+from foreword.words import Delivery, Mode, Trust, Word
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -38,15 +38,16 @@ class Tool:
 
 
 class Toolset:
-    """Tools in a stable order, by name; compared by identity, so that a turn can be recognised cheaply."""
+    """Tools in a stable order, by name; equal if they hold the very same tools."""
 
-    __slots__ = ("_allowed", "names", "tools")
+    __slots__ = ("_allowed", "_hash", "names", "tools")
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         ordered = tuple(sorted(tools, key=lambda tool: tool.name))
         self.tools = ordered
         self.names = frozenset(tool.name for tool in ordered)
         self._allowed: dict[Trust, Toolset] = {}
+        self._hash = hash(ordered)
         if len(self.names) != len(ordered):
             twice = sorted({tool.name for tool in ordered if [t.name for t in ordered].count(tool.name) > 1})
             raise InputError(f"two tools have the same name: {', '.join(twice)}")
@@ -56,6 +57,12 @@ class Toolset:
         if clearance not in self._allowed:
             self._allowed[clearance] = Toolset(tool for tool in self.tools if tool.trust <= clearance)
         return self._allowed[clearance]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Toolset) and self.tools == other.tools)
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
@@ -160,3 +167,36 @@ class Turn:
     blueprint: str = ""
     model: str = ""
     now: datetime | None = None
+
+    def __post_init__(self) -> None:
+        names = (self.agent, self.user, self.channel, self.room, self.situation, self.session, self.message)
+        check_texts((*names, self.project, self.instructions, self.blueprint, self.model))
+        object.__setattr__(self, "mode", choose(Mode, "mode", self.mode))
+        object.__setattr__(self, "background", choose(Delivery, "background", self.background))
+        check_kind("now", self.now, datetime)
+        check_kind("tools", self.tools, Toolset)
+        if self.now is not None and self.now.tzinfo is None:
+            raise InputError(f"now needs a zone, and {self.now!r} has none; use datetime.now(UTC)")
+
+
+def check_texts(values: tuple[object, ...]) -> None:
+    """Refuse a name or a text of a turn that is none."""
+    for value in values:
+        if not isinstance(value, str):
+            raise InputError(f"a turn's names and texts are texts, not {value!r}; leave out what there is not")
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Refuse a field of a turn that is of another kind."""
+    if value is not None and not isinstance(value, kind):
+        raise InputError(f"{name} is a {kind.__name__}, not {value!r}")
+
+
+def choose(kind: type[Word], name: str, value: object) -> Word | None:
+    """Take a word, or its written form; refuse what is neither."""
+    if value is None or isinstance(value, kind):
+        return value
+    for word in kind:
+        if word.value == value:
+            return word
+    raise UnknownName(name, str(value), [str(word) for word in kind])

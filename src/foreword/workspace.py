@@ -1,6 +1,7 @@
 """A workspace: a folder with a configuration and files, ready to assemble turns."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,12 +18,13 @@ from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES, Files
 from foreword.sources.document import Trouble
 from foreword.sources.ground import Ground
-from foreword.tokens import Counter, Meter, find
+from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
 from foreword.tools import READING, Reading, call
 from foreword.turn import Turn
 from foreword.words import Mode, Vocabulary
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 CONFIG = "foreword.yaml"
 STATE = ".foreword"
 SMALL_WINDOW = 16_000  # below this a full prompt leaves no room to work
@@ -45,11 +47,10 @@ class Workspace:
         self._clock = clock
         self._shelf = CountShelf(os.path.join(self.files.root, STATE))
         self._counters: dict[Vocabulary, Counter] = {}
-        self._meters: dict[str, Meter] = {}
-        self._blueprints: dict[str, tuple[str, Blueprint]] = {}
+        self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
         self._generation = self.files.generation
         self._text = self._read_config()
-        self.ground = self._lay_ground(load(self._text))
+        self.ground = self._lay_ground(self._load(self._text))
 
     @property
     def config(self) -> Config:
@@ -59,9 +60,10 @@ class Workspace:
     def assemble(self, turn: Turn, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
         """Assemble the prompt of a turn from what is on the disk now."""
         self.refresh()
-        complete = self.complete(turn)
-        name = complete.blueprint or self.config.agents[complete.agent].blueprint
-        assembly = assemble(complete, self.ground, self.blueprint(name), ledger)
+        ground = self.ground
+        complete = self.complete(turn, ground)
+        name = complete.blueprint or ground.config.agents[complete.agent].blueprint
+        assembly = assemble(complete, ground, self.blueprint(name), ledger)
         for counter in self._counters.values():
             if counter.fresh >= FRESH_COUNTS:
                 counter.save()
@@ -71,9 +73,9 @@ class Workspace:
         """Run one of the reading tools that a prompt names, at the clearance of its turn."""
         return call(assembly, self.ground, name, arguments)
 
-    def complete(self, turn: Turn) -> Turn:
+    def complete(self, turn: Turn, ground: Ground) -> Turn:
         """Fill in what the caller left open: the first agent, its model, the reading tools, and the time."""
-        agents = self.config.agents
+        agents = ground.config.agents
         agent = turn.agent or next(iter(agents))
         if agent not in agents:
             raise UnknownName("agent", agent, agents)
@@ -84,30 +86,36 @@ class Workspace:
             turn,
             agent=agent,
             model=model,
-            mode=turn.mode or self._natural_mode(model),
+            mode=turn.mode or choose_mode(ground.measure(model).facts),
             now=turn.now or self._clock(),
             tools=READING if turn.tools is None else turn.tools,
         )
 
     def blueprint(self, name: str) -> Blueprint:
-        """Return a blueprint: the workspace's own of this name, else the one that ships with Foreword."""
-        own = (
-            self.files.read_text(f"blueprints/{name}.yaml")
-            if name.isidentifier() or name.replace("-", "").isalnum()
-            else None
-        )
+        """Return a blueprint: the workspace's own of this name, else the shipped one; a broken edit changes nothing."""
+        own = self.files.read_text(f"blueprints/{name}.yaml") if NAME.fullmatch(name) else None
+        known = self._blueprints.get(name)
+        if known and known[0] == own:
+            return known[1]
+        try:
+            made = self._make_blueprint(name, own)
+        except InputError as error:
+            if known is None:
+                raise
+            self.fault = error
+            return known[1]
+        self._blueprints[name] = (own, made)
+        return made
+
+    def _make_blueprint(self, name: str, own: str | Trouble | None) -> Blueprint:
         if isinstance(own, Trouble):
             raise WorkspaceError(f"blueprints/{name}.yaml {own.reason}")
-        known = self._blueprints.get(name)
-        if known and known[0] == (own or ""):
-            return known[1]
-        paces = {source.name: source.pace for source in SOURCES.values()}
         text = own or read_blueprint(name)
         if text is None:
             raise UnknownName("blueprint", name, self.blueprint_names())
-        made = load_blueprint(text, f"blueprints/{name}.yaml", paces)
-        self._blueprints[name] = (own or "", made)
-        return made
+        return load_blueprint(
+            text, f"blueprints/{name}.yaml", {source.name: source.pace for source in SOURCES.values()}
+        )
 
     def blueprint_names(self) -> tuple[str, ...]:
         """Name the blueprints that this workspace can use."""
@@ -126,7 +134,7 @@ class Workspace:
         try:
             text = self._read_config()
             if text != self._text:
-                self.ground = self._lay_ground(load(text))
+                self.ground = self._lay_ground(self._load(text))
                 self._text = text
             self.fault = None
         except InputError as error:
@@ -143,22 +151,23 @@ class Workspace:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _load(self, text: str) -> Config:
+        return load(text, blueprints=self.blueprint_names())
+
     def _lay_ground(self, config: Config) -> Ground:
-        self._meters = {}
-        return Ground(config=config, files=self.files, measure=self._measure)
+        meters: dict[str, Meter] = {}
 
-    def _measure(self, model: str) -> Meter:
-        meter = self._meters.get(model)
-        if meter is None:
-            facts = find(model, self.config.models)
-            if facts.tokenizer not in self._counters:
-                self._counters[facts.tokenizer] = Counter(facts.tokenizer, self._shelf)
-            meter = self._meters[model] = Meter(facts, self._counters[facts.tokenizer])
-        return meter
+        def measure(model: str) -> Meter:
+            meter = meters.get(model)
+            if meter is None:
+                facts = find(model, config.models)
+                meter = meters[model] = Meter(facts, self._count_with(facts.tokenizer))
+            return meter
 
-    def _natural_mode(self, model: str) -> Mode:
-        facts = self._measure(model).facts
-        return Mode.MINIMAL if facts.local or facts.window < SMALL_WINDOW else Mode.FULL
+        return Ground(config=config, files=self.files, measure=measure)
+
+    def _count_with(self, vocabulary: Vocabulary) -> Counter:
+        return self._counters.setdefault(vocabulary, Counter(vocabulary, self._shelf))
 
     def _read_config(self) -> str:
         text = self.files.read_text(CONFIG)
@@ -167,3 +176,8 @@ class Workspace:
         if isinstance(text, Trouble):
             raise ConfigError([Fault(file=CONFIG, line=None, message=text.reason)])
         return text
+
+
+def choose_mode(facts: ModelFacts) -> Mode:
+    """Choose the prompt mode that fits a model: a small window has no room for a full prompt."""
+    return Mode.MINIMAL if facts.local or facts.window < SMALL_WINDOW else Mode.FULL

@@ -13,7 +13,7 @@ from foreword.trust import resolve
 def find_eligible(world, turn):
     """Return the slots that a turn may have, and those that really have a text."""
     with world.opened() as workspace:
-        complete = workspace.complete(turn)
+        complete = workspace.complete(turn, workspace.ground)
         plan = select(
             complete, resolve(complete, workspace.config), workspace.config, workspace.blueprint(turn.blueprint)
         )

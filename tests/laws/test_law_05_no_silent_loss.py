@@ -46,7 +46,7 @@ def test_a_shortened_section_says_so(world, turn):
             if one.verdict is Verdict.SHORTENED:
                 assert "\n[shortened: lines " in find_text(assembly, one.item.id)
             elif one.verdict is Verdict.DROPPED:
-                assert "\n[left out: " in find_text(assembly, one.item.id)
+                assert "\n[left out here: " in find_text(assembly, one.item.id)
             elif one.verdict is Verdict.KEPT:
                 assert one.body == one.item.text
 

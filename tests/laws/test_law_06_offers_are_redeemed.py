@@ -95,7 +95,7 @@ def test_a_menu_line_is_redeemed_at_its_price(world, turn):
         assume("menu" in spans)
         text = assembly.prompt.text[spans["menu"].start : spans["menu"].end]
         lines = MENU_LINE.findall(text)
-        assert lines or "[shortened: " in text or "[left out: " in text
+        assert lines or "[shortened: " in text or "[left out here: " in text
         for path, price in lines:
             whole = "\n".join(read_all(workspace, assembly, f'memory_get("{path}")'))
             assert f"{assembly.terms.meter.count(whole):,}" == price

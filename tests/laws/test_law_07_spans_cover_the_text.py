@@ -21,7 +21,7 @@ def find_parts(shape, request):
         system = "".join(part["text"] for part in request.get("systemInstruction", {"parts": []})["parts"])
         newest = request["contents"][-1]["parts"] if request["contents"] else []
     else:
-        return request["system"], [request["message"]]
+        return request["system"], [said["text"] for said in request["messages"][-1:]]
     return system, [part["text"] for part in newest if isinstance(part, dict)]
 
 

@@ -12,6 +12,7 @@ from foreword.trust import Clearance, find_situation, has_company
 from foreword.turn import Turn
 from foreword.words import Mode, Placement, Verdict
 
+AGENT = re.compile(r"^agents/[^/]+/")
 MARK = re.compile(r"\{(\w+)\}")
 LISTED = "files"  # the source whose slot holds the further files of the configuration
 
@@ -53,7 +54,7 @@ def find_claimed(blueprint: Blueprint, config: Config, names: dict[str, str]) ->
     return {
         entry.path: entry
         for entry in config.prompt.files
-        if entry.path in per_user and per_user[entry.path] >= entry.per_user
+        if (plain := AGENT.sub("", entry.path)) in per_user and per_user[plain] >= entry.per_user
     }
 
 

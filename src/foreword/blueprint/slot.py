@@ -113,6 +113,10 @@ class Budget:
     tiers: Mapping[str, float] = field(default_factory=lambda: {"low": 1.0})
     """The tiers in order, each with the most it may take as a share of the system budget."""
 
+    def keep_back(self, window: int) -> int:
+        """Return what is kept for the answer; of a small window no more than a quarter."""
+        return min(self.reserve, window // 4)
+
     def limit(self, window: int) -> int:
         """Return the tokens that static and session slots share, from blueprint and model alone."""
         return min(self.system, int(window * self.window_share))

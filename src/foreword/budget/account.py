@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from foreword.blueprint.slot import Listing
-from foreword.budget.menu import can_list, fit_menu, index, index_always, write
-from foreword.budget.share import Wish, share, weigh_stub, wish
+from foreword.budget.menu import fit_menu, index, index_always, write
+from foreword.budget.share import Wish, can_list, share, weigh_stub, wish
 from foreword.budget.verdict import Fitted, Terms, keep, leave_out
 from foreword.errors import BudgetError
 from foreword.sources import Filled
-from foreword.sources.section import write_line
 from foreword.words import Pace, Verdict
 
 MENU = "menu"  # the source whose section the budget writes
@@ -28,32 +27,26 @@ class Account:
         sections = [(run.pace, section) for run in runs for section in run.sections]
         self.menu = next((section for _, section in sections if section.slot.source == MENU), None)
         self.listable: list[Wish] = []
+        self.overflows = False
         for pace in (Pace.STATIC, Pace.SESSION):
             mine = [section for its, section in sections if its is pace and section is not self.menu]
-            self.fit_pace(pace, wish(mine, terms), overflow=overflow)
+            self.fit_pace(pace, wish(mine, terms, menu=self.menu is not None), overflow=overflow)
         self.finish_menu()
-
-    @property
-    def overflows(self) -> bool:
-        """Whether a file moved to the menu for lack of room."""
-        return any(
-            one.verdict is Verdict.INDEXED and one.item.slot.listed is Listing.OVERFLOW for one in self.fitted.values()
-        )
 
     def fit_pace(self, pace: Pace, wishes: Sequence[Wish], *, overflow: bool) -> None:
         """Fit the slots of one pace: the required ones, those for the menu, then tier after tier."""
         self.listable += [one for one in wishes if can_list(one.section)]
-        self.reserved = self.reserve_menu(overflow=overflow) if pace is Pace.SESSION else 0
+        self.reserved = self.reserve_menu(wishes, overflow=overflow) if pace is Pace.SESSION else 0
         rest = self.demand(wishes)
         self.note(index_always(one, self.menu, self.terms) for one in rest if is_always_listed(one))
         rest = [one for one in rest if not is_always_listed(one)]
-        room = self.find_room(pace, rest)
+        room, pool = self.find_room(pace, rest)
         order = {tier: at for at, tier in enumerate(self.budget.tiers)}
-        for tier, cap in self.budget.tiers.items():
+        for tier in self.budget.tiers:
             mine = [one for one in rest if one.section.slot.tier == tier]
             later = [one for one in rest if order[one.section.slot.tier] > order[tier]]
             wanted = max(room - sum(one.floor for one in later), sum(one.base for one in mine))
-            room -= self.fit_tier(tier, cap, mine, min(wanted, room - sum(one.base for one in later)))
+            room -= self.fit_tier(tier, mine, min(wanted, room - sum(one.base for one in later)), pool)
         self.spent |= {one.section.id: one.wanted for one in wishes if one.section.slot.required}
         names = ", ".join(one.section.id for one in rest)
         self.spent[f"{pace} slots ({names})"] = self.limit - self.left - sum(self.spent.values())
@@ -72,45 +65,39 @@ class Account:
         self.note(keep(one.section, one.wanted) for one in must)
         return rest
 
-    def reserve_menu(self, *, overflow: bool) -> int:
-        """Set aside what the menu could need at most, within its share, and never less than saying that it is cut."""
+    def reserve_menu(self, wishes: Sequence[Wish], *, overflow: bool) -> int:
+        """Set aside what the menu could need, within its share and what is left, but no less than its stub."""
         files = [one for one in self.listable if overflow or is_always_listed(one)]
         if self.menu is None or not (files or self.menu.lines):
             return 0
-        # A file weighs no less in the prompt than its price on the menu, and that weight is known already.
-        lines = [write_line(one.section.path, one.wanted, one.section.description) for one in files]
-        once = self.terms.memo.once
-        wanted = weigh_lines(self.terms, lines) + once(weigh_lines, self.terms, self.menu.lines)
-        wanted += once(self.terms.scale.weigh, self.menu, self.menu.text)
-        most = int(self.limit * self.budget.menu_share)
-        return min(wanted, max(most, once(weigh_stub, self.menu, self.terms)))
+        longest = write(self.menu, [one.section for one in files], self.terms)
+        wanted = self.terms.scale.weigh(longest, longest.text)
+        needed = sum(one.wanted if one.section.slot.required else one.base for one in wishes)
+        most = min(int(self.limit * self.budget.menu_share), self.left - needed)
+        return min(wanted, max(most, weigh_stub(longest, self.terms)))
 
-    def fit_tier(self, tier: str, cap: float, wishes: Sequence[Wish], room: int) -> int:
+    def fit_tier(self, tier: str, wishes: Sequence[Wish], room: int, pool: str) -> int:
         """Fit one tier and return what it used."""
+        cap = self.budget.tiers[tier]
         ceiling = max(int(cap * self.limit) - self.used_by_tier[tier], sum(one.base for one in wishes))
-        if ceiling < room:
-            why = f"tier {tier} ends at {cap:.0%} of {self.limit:,}".replace("%", " %")
-        else:
-            why = f"only {max(room, 0):,} of {self.limit:,} tokens are left"
+        why = f"tier {tier} ends at {cap:.0%} of {self.limit:,}".replace("%", " %") if ceiling < room else pool
         fitted = [index(one, self.menu) for one in share(wishes, min(ceiling, room), why, self.terms)]
+        self.overflows |= any(one.verdict is Verdict.INDEXED for one in fitted)
         self.note(fitted)
         used = sum(one.tokens for one in fitted)
         self.used_by_tier[tier] += used
         return used
 
-    def find_room(self, pace: Pace, wishes: Sequence[Wish]) -> int:
-        """Return what the optional slots of a pace may use; what static ones leave follows from the blueprint."""
+    def find_room(self, pace: Pace, wishes: Sequence[Wish]) -> tuple[int, str]:
+        """Return what the optional slots of a pace may use, and in words why it is so much."""
         left = self.left - self.reserved
         if pace is Pace.SESSION:
-            return left
-        return min(left, max(left - self.leave_session(), sum(one.base for one in wishes)))
-
-    def leave_session(self) -> int:
-        """Return what static slots leave to session slots, whoever is speaking."""
+            return left, f"session slots have {left:,} of {self.limit:,} tokens"
+        # What static slots leave follows from the blueprint, so that their bytes never depend on who is speaking.
         slots = [slot for slot in self.terms.blueprint.slots if slot.pace is Pace.SESSION]
-        menu = self.budget.menu_share if any(slot.source == MENU for slot in slots) else 0
-        floors = sum(slot.floor for slot in slots) + int(self.limit * menu)
-        return max(int(self.limit * self.budget.session_share), min(floors, self.limit // 2)) if slots else 0
+        if any(self.terms.mode in slot.modes for slot in slots):
+            left = max(left - int(self.limit * self.budget.session_share), sum(one.base for one in wishes))
+        return left, f"static slots have {left:,} of {self.limit:,} tokens"
 
     def note(self, fitted: Iterable[Fitted]) -> None:
         """Enter verdicts into the account."""
@@ -149,8 +136,3 @@ def spell_out(spent: dict[str, int], wishes: Sequence[Wish], pool: str, limit: i
         f"the prompt does not fit: {parts} = {needed:,} tokens, and {pool} has {limit:,}; "
         f"{needed - limit:,} are missing. Use a model with a larger window, fewer tools, or shorter texts."
     )
-
-
-def weigh_lines(terms: Terms, lines: Sequence[str]) -> int:
-    """Count lines one by one, which is no less than counting them together."""
-    return sum([terms.meter.count(f"{line}\n") for line in lines])

@@ -47,13 +47,16 @@ def fit(filled: Sequence[Filled], terms: Terms, conversation: int) -> Fit:
 def check_window(terms: Terms, limit: int, conversation: int) -> None:
     """Fail with the arithmetic when prompt, conversation and answer cannot share the window."""
     budget, window = terms.blueprint.budget, terms.meter.facts.window
-    needed = limit + budget.turn + conversation + budget.reserve
-    if needed > window:
-        raise BudgetError(
-            f"the conversation does not fit: system {limit:,} + turn {budget.turn:,} + conversation {conversation:,} "
-            f"+ reserve {budget.reserve:,} = {needed:,} tokens, and the window has {window:,}; "
-            f"{needed - window:,} are missing. Compact the conversation, or use a model with a larger window."
-        )
+    reserve = budget.keep_back(window)
+    fixed = limit + budget.turn + reserve
+    if fixed + conversation <= window:
+        return
+    remedy = "Compact the conversation, or use" if fixed < window else "Use"
+    raise BudgetError(
+        f"the window is too small: {limit:,} for the system prompt + {budget.turn:,} for the turn + {reserve:,} "
+        f"for the answer + conversation {conversation:,} = {fixed + conversation:,} tokens, and it has {window:,}; "
+        f"{fixed + conversation - window:,} are missing. {remedy} a model with a larger window."
+    )
 
 
 def fit_turn(runs: Sequence[Filled], terms: Terms) -> dict[int, FittedRun]:

@@ -3,17 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from foreword.blueprint.slot import Listing
-from foreword.budget.share import Wish, drop, settle, wish
+from foreword.budget.share import Wish, can_list, drop, settle, wish
 from foreword.budget.verdict import Fitted, Terms, keep, leave_out
 from foreword.sources import Section
 from foreword.sources.section import write_line
 from foreword.words import Verdict
-
-
-def can_list(section: Section) -> bool:
-    """Whether a section may move to the menu: a file, of a slot that allows it."""
-    return bool(section.path) and section.slot.listed is not Listing.NEVER
 
 
 def index(fitted: Fitted, menu: Section | None) -> Fitted:
@@ -25,6 +19,8 @@ def index(fitted: Fitted, menu: Section | None) -> Fitted:
 
 def index_always(one: Wish, menu: Section | None, terms: Terms) -> Fitted:
     """Put a section on the menu that belongs nowhere else."""
+    if menu is None and one.wanted <= one.stub:
+        return keep(one.section, one.wanted)
     if menu is None:
         return drop(one, one.base, "is read on demand, and the turn has no tool for that", terms)
     return leave_out(one.section, one.wanted, Verdict.INDEXED, "on the menu, to be read on demand")
@@ -41,7 +37,7 @@ def write(menu: Section, listed: Iterable[Section], terms: Terms) -> Section:
 def fit_menu(menu: Section, closing: str, room: int, terms: Terms) -> Fitted:
     """Fit the written menu into what was reserved for it; if lines are cut, how to load still stands at its end."""
     if not menu.text:
-        return leave_out(menu, 0, Verdict.ABSENT, "there is nothing to list")
+        return leave_out(menu, 0, Verdict.DROPPED if menu.note else Verdict.ABSENT, "there is nothing to list")
     (one,) = wish([menu], terms)
     if one.wanted <= room:
         return keep(menu, one.wanted)
@@ -50,6 +46,6 @@ def fit_menu(menu: Section, closing: str, room: int, terms: Terms) -> Fitted:
     (part,) = wish([lines], terms)
     cut = settle(part, room - terms.meter.count(f"\n\n{closing}"), why, terms)
     if cut.verdict is not Verdict.SHORTENED:
-        return drop(one, room, f"{why}; wants {one.wanted:,}, and {max(room, 0):,} are left for it", terms)
+        return drop(one, room, f"{why}; wants {one.wanted:,}, and its part is {max(room, 0):,}", terms)
     body = f"{cut.body}\n\n{closing}"
     return replace(cut, item=menu, body=body, wanted=one.wanted, tokens=terms.scale.weigh(menu, body))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from foreword.blueprint.slot import Cut, Fitting
+from foreword.blueprint.slot import Cut, Fitting, Listing
 from foreword.budget.shorten import shorten_once, write_stub
 from foreword.budget.verdict import Fitted, Terms, keep, leave_out
 from foreword.frozen import frozen
@@ -30,13 +30,22 @@ class Wish:
         return min(max(self.section.slot.floor, self.stub), self.wanted)
 
 
-def wish(sections: Sequence[Section], terms: Terms) -> list[Wish]:
-    """Weigh what sections would like to have, and what saying their loss would take."""
-    weigh, once = terms.scale.weigh, terms.memo.once
+def wish(sections: Sequence[Section], terms: Terms, *, menu: bool = False) -> list[Wish]:
+    """Weigh what sections would like to have, and what saying their loss would take; a menu line says it by itself."""
+    weigh, once = terms.scale.weigh, terms.scratch.once
     return [
-        Wish(section=section, wanted=once(weigh, section, section.text), stub=once(weigh_stub, section, terms))
+        Wish(
+            section=section,
+            wanted=once(weigh, section, section.text),
+            stub=0 if menu and can_list(section) else once(weigh_stub, section, terms),
+        )
         for section in sections
     ]
+
+
+def can_list(section: Section) -> bool:
+    """Whether a section may move to the menu: a file, of a slot that allows it."""
+    return bool(section.path) and section.slot.listed is not Listing.NEVER
 
 
 def weigh_stub(section: Section, terms: Terms) -> int:
@@ -68,20 +77,42 @@ def share_in_order(wishes: Sequence[Wish], room: int, why: str, terms: Terms) ->
 
 def share_fairly(wishes: Sequence[Wish], room: int, why: str, terms: Terms) -> list[Fitted]:
     """Give everybody the same level, and what the small ones do not need to the large ones."""
-    staying = list(wishes)
-    settled: dict[int, Fitted] = {}
-    while staying:
-        fitted = [settle(one, part, why, terms) for one, part in zip(staying, level(staying, room), strict=True)]
-        lost = [at for at, one in enumerate(fitted) if one.verdict is Verdict.DROPPED]
+    staying = choose_staying(wishes, room, terms)
+    while True:
+        kept = {id(one) for one in staying}
+        out = [one for one in wishes if id(one) not in kept]
+        parts = level(staying, room - sum(one.base for one in out))
+        fitted = [settle(one, part, why, terms) for one, part in zip(staying, parts, strict=True)]
+        lost = {id(one.item) for one in fitted if one.verdict is Verdict.DROPPED}
         if not lost:
-            settled |= {id(one.item): one for one in fitted}
             break
-        # The last one to get nothing useful goes first: its part may save the others.
-        gone = fitted[lost[-1]]
-        settled[id(gone.item)] = gone
-        room -= gone.tokens
-        del staying[lost[-1]]
-    return [settled[id(one.section)] for one in wishes]
+        staying = [one for one in staying if id(one.section) not in lost]
+    settled = {id(one.item): one for one in fitted}
+    part = min(level(wishes, room))
+    return [settled.get(id(one.section)) or lose(one, part, why, terms) for one in wishes]
+
+
+def choose_staying(wishes: Sequence[Wish], room: int, terms: Terms) -> list[Wish]:
+    """Choose as many as can each have a useful part; of those that cannot, the last ones go."""
+    parts = level(wishes, room)
+    poor = [one for one, part in zip(wishes, parts, strict=True) if not is_useful(one, part, terms)]
+    low, high = 0, len(poor)
+    while low < high:
+        middle = (low + high + 1) // 2
+        gone = {id(one) for one in poor[middle:]}
+        staying = [one for one in wishes if id(one) not in gone]
+        left = room - sum(one.base for one in poor[middle:])
+        fits = zip(staying, level(staying, left), strict=True)
+        low, high = (middle, high) if all(is_useful(one, part, terms) for one, part in fits) else (low, middle - 1)
+    gone = {id(one) for one in poor[low:]}
+    return [one for one in wishes if id(one) not in gone]
+
+
+def is_useful(one: Wish, part: int, terms: Terms) -> bool:
+    """Whether a part is enough for a section to be whole, or to be worth shortening."""
+    budget, slot = terms.blueprint.budget, one.section.slot
+    least = min(budget.least, slot.floor or budget.least)
+    return one.wanted <= part or (part >= least and slot.cut is not Cut.NEVER)
 
 
 def level(wishes: Sequence[Wish], room: int) -> list[int]:
@@ -110,11 +141,9 @@ def settle(one: Wish, part: int, why: str, terms: Terms) -> Fitted:
     section, wanted = one.section, one.wanted
     if wanted <= part:
         return keep(section, wanted)
-    least = min(terms.blueprint.budget.least, section.slot.floor or terms.blueprint.budget.least)
-    useful = part >= least and section.slot.cut is not Cut.NEVER
-    shortened = shorten_once(section, part, terms) if useful else None
+    shortened = shorten_once(section, part, terms) if is_useful(one, part, terms) else None
     if shortened is None:
-        return drop(one, part, f"{why}; wants {wanted:,}, and {max(part, 0):,} are left for it", terms)
+        return lose(one, part, why, terms)
     rest = f"; rest: {shortened.call}" if shortened.call else ""
     reason = "; ".join(filter(None, (section.note, f"{why}; wants {wanted:,}{rest}")))
     return Fitted(
@@ -127,10 +156,15 @@ def settle(one: Wish, part: int, why: str, terms: Terms) -> Fitted:
     )
 
 
-def drop(one: Wish, part: int, reason: str, terms: Terms) -> Fitted:
+def lose(one: Wish, part: int, why: str, terms: Terms) -> Fitted:
+    """Drop a section because of its part."""
+    return drop(one, one.base, f"{why}; wants {one.wanted:,}, and its part is {max(part, 0):,}", terms)
+
+
+def drop(one: Wish, room: int, reason: str, terms: Terms) -> Fitted:
     """Leave a section out, with a line in its place that tells the model so where the blueprint has one."""
     gone = leave_out(one.section, one.wanted, Verdict.DROPPED, reason)
-    if not one.stub or one.stub > part:
+    if not one.stub or one.stub > room:
         return gone
     return Fitted(
         item=one.section,

@@ -52,7 +52,7 @@ class Gap:
 def shorten_once(section: Section, room: int, terms: Terms) -> Shortened | None:
     """Shorten a section, or remember how the same text was shortened to the same room."""
     key = (terms, section.id, section.path, section.text, room)
-    return terms.memo.recall(key, lambda: shorten(section, room, terms))
+    return terms.scratch.recall(key, lambda: shorten(section, room, terms))
 
 
 def shorten(section: Section, room: int, terms: Terms) -> Shortened | None:
@@ -94,11 +94,11 @@ def is_heading(line: str) -> bool:
 
 
 def compose(section: Section, terms: Terms, gap: Gap) -> str:
-    """Put the kept lines together, with the marker in the gap and every code fence closed before it."""
+    """Put the kept lines together, with the marker in the gap, and code fences closed before it and opened after it."""
     kept = gap.lines[: gap.head]
-    fence = find_open_fence(kept)
-    closing = [fence] if fence else []
-    return "\n".join([*kept, *closing, write_marker(section, terms, gap), *gap.lines[gap.last :]])
+    closing = filter(None, [find_open_fence(kept)])
+    opening = filter(None, [find_open_fence(gap.lines[: gap.last]) if gap.tail else ""])
+    return "\n".join([*kept, *closing, write_marker(section, terms, gap), *opening, *gap.lines[gap.last :]])
 
 
 def find_open_fence(lines: Sequence[str]) -> str:

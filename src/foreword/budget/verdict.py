@@ -8,7 +8,7 @@ from foreword.memo import Memo
 from foreword.sources import Section
 from foreword.tokens import Meter
 from foreword.turn import Toolset
-from foreword.words import Verdict
+from foreword.words import Mode, Verdict
 
 
 class Scale(Protocol):
@@ -24,17 +24,14 @@ class Terms:
     """What a fit is made under: the blueprint, the model's meter, the tools, and how things are weighed."""
 
     blueprint: Blueprint
+    mode: Mode
     meter: Meter
     tools: Toolset
     tool_tokens: int
     scale: Scale
     memo: Memo
-
-
-def make_terms(blueprint: Blueprint, meter: Meter, tools: Toolset, scale: Scale, memo: Memo) -> Terms:
-    """Settle the terms; the tool schemas travel beside the prompt and are billed like it."""
-    tool_tokens = sum(meter.count(tool.schema) for tool in tools.tools)
-    return Terms(blueprint=blueprint, meter=meter, tools=tools, tool_tokens=tool_tokens, scale=scale, memo=memo)
+    scratch: Memo
+    """What single sections weigh and how they were cut; apart, since there can be many of them."""
 
 
 @frozen

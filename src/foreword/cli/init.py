@@ -3,7 +3,7 @@
 import os
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from foreword.cli.command import Command
 from foreword.cli.output import print_json, warn
@@ -37,23 +37,25 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Make a workspace where there is none, and nothing where there is anything of it."""
+    """Make a workspace where there is none; files that exist already are left as they are."""
     from foreword.tokens import find
 
     folder = args.folder or args.workspace or "."
     texts = fill_templates(args)
-    refuse_existing(folder, texts)
-    for path, text in texts.items():
+    refuse_existing(folder)
+    kept = [path for path in texts if os.path.lexists(os.path.join(folder, path))]
+    made = [path for path in texts if path not in kept]
+    for path in made:
         place = os.path.join(folder, path)
         os.makedirs(os.path.dirname(place), exist_ok=True)
         with open(place, "x", encoding="utf-8") as file:
-            file.write(text)
+            file.write(texts[path])
     if assumed := find(args.model, {}).assumed:
         warn(assumed)
     if args.json:
-        print_json({"workspace": os.path.abspath(folder), "created": list(texts)})
+        print_json({"workspace": os.path.abspath(folder), "created": made, "kept": kept})
     else:
-        print_next(folder, texts)
+        print_next(folder, made, kept)
     return 0
 
 
@@ -110,21 +112,21 @@ def find_owner(environ: Mapping[str, str]) -> str:
     return NOBODY
 
 
-def refuse_existing(folder: str, texts: dict[str, str]) -> None:
-    """Refuse to touch a folder in which any of the files exists already."""
+def refuse_existing(folder: str) -> None:
+    """Refuse a place that is a workspace already, or no folder."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise InputError(f"{folder} exists and is no folder")
-    existing = [path for path in texts if os.path.lexists(os.path.join(folder, path))]
-    if existing:
-        listed = "".join(f"\n  {path}" for path in existing)
-        raise InputError(f"nothing was made; choose another folder, or move what exists in this one:{listed}")
+    if os.path.lexists(os.path.join(folder, "foreword.yaml")):
+        raise InputError(f"{folder} is a workspace already: it has a foreword.yaml; nothing was made")
 
 
-def print_next(folder: str, texts: dict[str, str]) -> None:
-    """Print what was made and what to do with it."""
+def print_next(folder: str, made: Sequence[str], kept: Sequence[str]) -> None:
+    """Print what was made, what was left as it is, and what to do with it."""
     print(f"made a workspace in {os.path.abspath(folder)}:\n")
-    for path in texts:
+    for path in made:
         print(f"  {path}")
+    if kept:
+        print(f"\nleft as they are: {', '.join(kept)}")
     print("\nnext:\n")
     here = "" if os.path.realpath(folder) == os.path.realpath(".") else f" -w {folder}"
     for line, why in list_steps(here):

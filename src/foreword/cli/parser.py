@@ -77,6 +77,7 @@ def make_parsers(names: Sequence[str] = COMMANDS) -> tuple[Parser, Mapping[str, 
     for command in map(load, names):
         each = below.add_parser(
             command.name,
+            prog=f"foreword {command.name}",
             usage=f"foreword {command.name} [options] {command.arguments}".rstrip(),
             help=command.summary,
             **shape(command.description, command.examples),

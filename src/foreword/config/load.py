@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Situation
@@ -19,14 +19,14 @@ _ROOM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@-]*")
 _NAMED = {"agents": _NAME, "users": _NAME, "situations": _NAME, "stores": _NAME, "rooms": _ROOM}
 
 
-def load(text: str, file: str = "foreword.yaml") -> Config:
-    """Load a configuration from its text, or raise ConfigError with every fault."""
+def load(text: str, file: str = "foreword.yaml", blueprints: Collection[str] = ()) -> Config:
+    """Load a configuration from its text, or raise ConfigError with every fault; blueprints are checked if given."""
     from foreword.config.composer import compose
 
     structured = structure(compose(text, file), Config, file)
     further = [
         Fault(file=file, line=line, message=f"{spell(keys)} {message}")
-        for keys, line, message in _check(structured.places)
+        for keys, line, message in (*_check(structured.places), *_check_blueprints(structured.places, blueprints))
     ]
     return _complete(settle(structured, further), structured.places)
 
@@ -39,6 +39,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_situations(places)
     yield from _check_paths(places)
     yield from _check_twins(places)
+    yield from _check_models(places)
 
 
 def _check_owner(places: Places) -> Iterator[Finding]:
@@ -52,6 +53,12 @@ def _check_agents(places: Places) -> Iterator[Finding]:
     for keys, place in _find(places, "agents"):
         if place.value == {}:
             yield keys, place.line, "must list at least one agent"
+
+
+def _check_blueprints(places: Places, blueprints: Collection[str]) -> Iterator[Finding]:
+    for keys, line, name in _find_texts(places, "agents", "*", "blueprint"):
+        if blueprints and name not in blueprints:
+            yield keys, line, f"is {name!r}, which does not exist{suggest(name, sorted(blueprints))}"
 
 
 def _check_names(places: Places) -> Iterator[Finding]:
@@ -92,6 +99,15 @@ def _check_twins(places: Places) -> Iterator[Finding]:
         seen.setdefault(plain, line)
 
 
+def _check_models(places: Places) -> Iterator[Finding]:
+    for keys, place in _find(places, "models", "*", "*"):
+        price = str(keys[-1]).endswith("_usd") or keys[-1] == "cache_minimum"
+        if isinstance(place.value, int | float) and place.value < 0:
+            yield keys, place.line, f"must not be below 0, not {place.value}"
+        elif place.value == 0 and not price:
+            yield keys, place.line, "must be above 0"
+
+
 def _judge_name(name: str, pattern: re.Pattern[str]) -> str:
     if pattern.fullmatch(name) and ".." not in name:
         return ""
@@ -106,7 +122,10 @@ def _judge_path(path: str) -> str:
         return f"must be relative to the workspace, not {path!r}"
     if ".." in path.split("/"):
         return f"must not contain '..': {path!r}"
-    return "" if _normalise(path) != "." else f"must name a file, not {path!r}"
+    plain = _normalise(path)
+    if plain == "foreword.yaml" or (plain.startswith(".") and plain != "."):
+        return f"must not be the configuration or a hidden file such as .env: {path!r}"
+    return "" if plain != "." else f"must name a file, not {path!r}"
 
 
 def _normalise(path: str) -> str:

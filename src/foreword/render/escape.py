@@ -5,10 +5,15 @@ from collections.abc import Iterable
 
 from foreword.blueprint.slot import Rendering, Voice
 
-# Also after spaces and invisible characters, which a reader of the prompt would not see.
-BLANK = "[ \\t\\u00a0\\u00ad\\u180e\\u2000-\\u200f\\u202a-\\u202f\\u205f-\\u2069\\u3000\\ufeff]*"
-HEADING = re.compile(rf"^({BLANK})(#{{1,6}}(?=[\s#]|$))", re.MULTILINE)
-UNDERLINE = re.compile(rf"^({BLANK})((?:=+|-+|_{{3,}}|\*{{3,}})[ \t]*)$", re.MULTILINE)
+# Spaces, and characters that a reader of the prompt would not see, stand for nothing before a heading or in a tag.
+SPACE = (
+    "\\x00-\\x08\\x0e-\\x1f\\x7f-\\x9f \\t\\u00a0\\u00ad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4"
+    "\\u17b5\\u180b-\\u180f\\u2000-\\u200f\\u202a-\\u202f\\u205f-\\u206f\\u2800\\u3000\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb"
+    "\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff"
+)
+BLANK = f"[{SPACE}]*"
+HEADING = re.compile(rf"^({BLANK})(#{{1,6}}(?=[\s#{SPACE}]|$))", re.MULTILINE)
+UNDERLINE = re.compile(rf"^({BLANK})((?:=+|-+|_{{3,}}|\*{{3,}}){BLANK})$", re.MULTILINE)
 KEPT = 1_024  # escaped texts that are remembered
 LISTING_TAGS = ("available_skills", "skill")
 
@@ -20,10 +25,13 @@ class Guard:
         self._rendering = rendering
         self._known: dict[tuple[str, Voice], str] = {}
         names = sorted({title.strip() for title in titles if title.strip()}, key=lambda name: (-len(name), name))
-        tags = [*LISTING_TAGS, *(names if rendering is Rendering.XML else ())]
-        self._tag = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(map(re.escape, tags))})(?:[\s/>]|$))", re.IGNORECASE)
+        tags = "|".join(map(re.escape, [*LISTING_TAGS, *(names if rendering is Rendering.XML else ())]))
+        gap = rf"[\s{SPACE}]*"
+        self._tag = re.compile(rf"<(?={gap}/?{gap}(?:{tags})(?:[\s/>{SPACE}]|$))", re.IGNORECASE)
         heads = "|".join(map(re.escape, names)) or r"(?!)"
-        self._reserved = re.compile(rf"^({BLANK})(#{{1,6}}[ \t]+(?:{heads})[ \t#]*)$", re.MULTILINE | re.IGNORECASE)
+        several = re.MULTILINE | re.IGNORECASE
+        self._reserved = re.compile(rf"^({BLANK})(#{{1,6}}[{SPACE}]+(?:{heads})[{SPACE}#]*)$", several)
+        self._underlined = re.compile(rf"^({BLANK}(?:{heads}){BLANK}\n)({BLANK}(?:=+|-+){BLANK})$", several)
 
     def escape(self, text: str, voice: Voice) -> str:
         """Make a text harmless: all structure from outside, only our own names in the owner's words."""
@@ -42,5 +50,6 @@ class Guard:
         if self._rendering is not Rendering.MARKDOWN:
             return text
         if voice is Voice.OWNER:
-            return self._reserved.sub(r"\1\\\2", text) if "#" in text else text
+            text = self._reserved.sub(r"\1\\\2", text) if "#" in text else text
+            return self._underlined.sub(r"\1\\\2", text) if "\n" in text else text
         return UNDERLINE.sub(r"\1\\\2", HEADING.sub(r"\1\\\2", text))

@@ -2,12 +2,16 @@
 
 from functools import cache
 
-from foreword.shipped import read_shipped
+from foreword.shipped import list_prompts, read_shipped
 from foreword.sources.document import parse_document
 
 
-@cache
 def read_builtin(name: str) -> str:
     """Return a built-in text without its front matter, or nothing if there is none of that name."""
-    text = read_shipped("prompts", f"{name}.md")
-    return parse_document(name, text).body if text else ""
+    return read_prompt(name) if name in list_prompts() else ""
+
+
+@cache
+def read_prompt(name: str) -> str:
+    """Read a built-in text that exists."""
+    return parse_document(name, read_shipped("prompts", f"{name}.md") or "").body

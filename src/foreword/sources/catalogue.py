@@ -1,6 +1,5 @@
 """Sources that list what the agent can use: tools, skills, and the memory menu."""
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 from foreword.blueprint import Planned
@@ -8,7 +7,7 @@ from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, escape_attribute, escape_markup, one_line
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section, write_line
-from foreword.sources.texts import round_tokens
+from foreword.sources.texts import UNFOUND, round_tokens
 from foreword.sources.view import SessionView, StaticView
 from foreword.tokens import Meter
 from foreword.turn import Tool, Toolset
@@ -55,8 +54,8 @@ def list_skills(view: StaticView, entry: Planned) -> Item:
         match view.files.read(path):
             case Document() as document:
                 blocks.append(show_skill(path.removesuffix("/SKILL.md"), document))
-            case Trouble() as trouble:
-                troubles.append(f"{path} {trouble.reason}")
+            case trouble:
+                troubles.append(f"{path} {trouble.reason if trouble else UNFOUND}")
     if not blocks:
         return Missing(entry=entry, reason="; ".join(troubles) or "there are no skills")
     text = "\n".join(["<available_skills>", *blocks, "</available_skills>"])
@@ -83,30 +82,40 @@ def list_memory(view: SessionView, entry: Planned) -> Item:
     closing = read_builtin("menu/search" if "memory_search" in view.static.tools else "menu/load")
     if entry.text:
         closing = f"{read_builtin(entry.text).replace('$remaining', round_tokens(view.static.beyond))} {closing}"
+    lines, troubles = find_memories(view.static)
     return Section(
         entry=entry,
         text=closing,
         origin="memory",
         title=f"Available Memory (trust: {view.static.clearance})",
-        lines=tuple(find_memories(view.static)),
+        lines=tuple(lines),
+        note="; ".join(troubles),
     )
 
 
-def find_memories(view: StaticView) -> Iterator[str]:
-    """Price every readable file of the stores that the clearance may see; other stores are not looked at."""
+def find_memories(view: StaticView) -> tuple[list[str], list[str]]:
+    """Price every file of the stores that the clearance may see, and say what cannot be read; others are not opened."""
+    lines: list[str] = []
+    troubles: list[str] = []
     for store, settings in sorted(view.stores.items()):
-        if view.clearance < settings.trust:
-            continue
-        for path in view.files.list(f"memory/{store}"):
-            document = view.files.read(path)
-            if isinstance(document, Document) and document.body:
-                yield price_memory(document, view.meter)
+        for path in view.files.list(f"memory/{store}") if view.clearance >= settings.trust else ():
+            match view.files.read(path):
+                case Document() as document if document.body:
+                    lines.append(price_memory(document, view.meter))
+                case Trouble() as trouble:
+                    troubles.append(f"{path} {trouble.reason}")
+                case None:
+                    troubles.append(f"{path} {UNFOUND}")
+    return lines, troubles
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def price_memory(document: Document, meter: Meter) -> str:
-    """Price one memory, once for as long as it does not change."""
-    return write_line(document.path.removeprefix("memory/"), meter.count(document.body), document.description)
+    """Price one memory, once for as long as it does not change; unreviewed words of others are not repeated."""
+    store, _, rest = document.path.removeprefix("memory/").partition("/")
+    author = rest.split("/")[1] if rest.startswith("inbox/") and rest.count("/") > 1 else ""
+    description = f"unreviewed, from {author}" if author else document.description
+    return write_line(f"{store}/{rest}", meter.count(document.body), description)
 
 
 def shorten_description(tool: Tool) -> str:

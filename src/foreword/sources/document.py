@@ -13,6 +13,8 @@ BREAKS = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 LONGEST = 100  # characters of a description
 # A field that means the same to a YAML parser and to a reader: a plain word, and a text without signs of its own.
 FIELD = re.compile(r"([A-Za-z_][\w-]*):(?:[ ]+([^\s\[\]{}&*!|>'\"%@`#,?:~-](?:[^#:\n]|:(?=\S)|(?<=\S)#)*)?)?\s*")
+NOTHING = (None, "null", "Null", "NULL", "~")
+READ = ("name", "description", "emoji", "creature", "vibe", "timezone", "location")
 SIGN = re.compile(r"\S")
 SIGNS = re.compile(r"^(?:[#>*+-]+\s+|\d+[.)]\s+)+")
 
@@ -50,6 +52,8 @@ def parse_document(path: str, raw: str) -> Document:
     if text.startswith(FENCE) and (end := find_fence(text)) is not None:
         meta, note = parse_meta(text[len(FENCE) : end])
         text = text[end:].partition("\n")[2]
+    elif text.startswith(FENCE) and FIELD.match(text, len(FENCE)):
+        note = "its front matter has no line --- at its end, so it is taken for text"
     body = strip_comments(text).strip("\n").rstrip()
     return Document(path=path, body=body, meta=meta, sha256=digest, description=describe(meta, body), note=note)
 
@@ -78,9 +82,11 @@ def parse_meta(text: str) -> tuple[Mapping[str, str], str]:
     """Read the plain fields of front matter; a broken one is a note, never a failure."""
     simple = {}
     for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
         if not (field := FIELD.fullmatch(line)):
             return compose_meta(text)
-        simple[field[1]] = field[2] or ""
+        simple[field[1]] = "" if field[2] in NOTHING else field[2]
     return simple, ""
 
 
@@ -89,8 +95,6 @@ def compose_meta(text: str) -> tuple[Mapping[str, str], str]:
     from foreword.config.composer import compose
     from foreword.config.nodes import Scalar, Table
 
-    if not text.strip():
-        return {}, ""
     try:
         root = compose(text, "front matter")
     except ConfigError as error:
@@ -98,12 +102,10 @@ def compose_meta(text: str) -> tuple[Mapping[str, str], str]:
         return {}, f"its front matter is not valid YAML in line {line} and was ignored"
     if not isinstance(root, Table):
         return {}, "its front matter is not a mapping and was ignored"
-    fields = {
-        key.text: value.text
-        for key, value in root.entries
-        if isinstance(key, Scalar) and isinstance(value, Scalar) and value.tag != "null"
-    }
-    return fields, ""
+    named = {key.text: value for key, value in root.entries if isinstance(key, Scalar)}
+    fields = {name: value.text for name, value in named.items() if isinstance(value, Scalar) and value.tag != "null"}
+    odd = ", ".join(name for name in READ if name in named and not isinstance(named[name], Scalar))
+    return fields, f"its front matter has no plain value for {odd}" if odd else ""
 
 
 def strip_comments(text: str) -> str:

@@ -14,6 +14,12 @@ from foreword.turn import Host, Sandbox, Task
 from foreword.words import Pace
 
 STORAGE = {"Files:": "files", "Instructions:": "instructions", "Memory:": "memory", "Schedules:": "schedule"}
+# Not strftime's: those follow the locale of the process.
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
 SIGNS = {"active": "→", "open": "○", "done": "✓"}
 
 
@@ -49,8 +55,16 @@ def show_host(view: SessionView, entry: Planned) -> Item:
     """Say on which machine the agent runs, how it is confined, and where its commands go."""
     lines = []
     if view.host:
-        known = {"provider": view.static.meter.facts.provider, "model": view.static.meter.facts.name.rpartition(":")[2]}
-        lines.append(f"Host: {join_facts(view.host, known | {'session': view.session, 'timezone': view.zone})}")
+        facts, client = view.static.meter.facts, view.client
+        more = {
+            "provider": facts.provider,
+            "model": facts.name.rpartition(":")[2],
+            "session": view.session,
+            "timezone": view.zone,
+            "language": client.language,
+            "location": client.location,
+        }
+        lines.append(f"Host: {join_facts(view.host, more)}")
     if view.sandbox:
         lines.append(f"Sandbox(exec): {join_facts(view.sandbox, {})}")
         if any(tool.kind == "shell" for tool in view.static.tools.tools):
@@ -65,7 +79,8 @@ def tell_time(view: TurnView, entry: Planned) -> Item:
     """Tell the time to the minute, in the zone of whoever is asking."""
     zone, note = find_zone(view.session.zone)
     moment = view.now.astimezone(zone)
-    text = f"It is {moment:%A, %d %B %Y, %H:%M} ({zone.key})."
+    day = f"{DAYS[moment.weekday()]}, {moment.day} {MONTHS[moment.month - 1]} {moment.year}"
+    text = f"It is {day}, {moment.hour:02}:{moment.minute:02} ({zone.key})."
     return Section(entry=entry, text=text, origin="clock", note=note)
 
 
@@ -123,7 +138,7 @@ def show_runtime(view: TurnView, entry: Planned) -> Item:
     zone, note = find_zone(view.session.zone)
     moment = view.now.astimezone(zone)
     lines = [
-        f"Date: {moment:%A, %Y-%m-%d %H:%M} ({zone.key})",
+        f"Date: {DAYS[moment.weekday()]}, {moment:%Y-%m-%d %H:%M} ({zone.key})",
         f"Model: {view.static.meter.facts.name or 'not named'}",
         f"Channel: {one_line(view.session.channel)}",
     ]

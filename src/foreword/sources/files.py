@@ -6,6 +6,7 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import RLock
 from typing import Generic, TypeVar
 
 from foreword.errors import PathRefused
@@ -15,6 +16,7 @@ LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a promp
 SWEEP = 0.25  # seconds between two looks at the disk
 RACY = 50_000_000  # a file written so few nanoseconds before it was read may change again unseen
 MANY = 20_000  # files of one folder
+MANY_NAMES = 5_000  # watched names, after which those that lead nowhere are forgotten
 
 Signature = tuple[int, ...] | None
 T = TypeVar("T")
@@ -38,27 +40,31 @@ class Files:
         self.generation = 0
         self._clock = clock
         self._swept = clock()
+        self._lock = RLock()
         self._files: dict[str, Seen[str | Trouble | None]] = {}
         self._documents: dict[str, Document] = {}
         self._folders: dict[str, Seen[tuple[str, ...]]] = {}
+        self._links: dict[str, Seen[None]] = {}
 
     def read(self, path: str) -> Document | Trouble | None:
         """Return the document at a path, None where there is none, or what is wrong with it."""
         document = self._documents.get(path)
         if document is not None:
             return document
-        text = self.read_text(path)
-        if not isinstance(text, str):
-            return text
-        document = self._documents[path] = parse_document(path, text)
-        return document
+        with self._lock:
+            text = self.read_text(path)
+            if not isinstance(text, str):
+                return text
+            document = self._documents[path] = parse_document(path, text)
+            return document
 
     def read_text(self, path: str) -> str | Trouble | None:
         """Return the bare text at a path, None where there is none, or what is wrong with it."""
-        seen = self._files.get(path)
-        if seen is None:
-            seen = self._files[path] = self._read(path)
-        return seen.value
+        with self._lock:
+            seen = self._files.get(path)
+            if seen is None:
+                seen = self._files[path] = self._read(path)
+            return seen.value
 
     def find_target(self, path: str) -> str:
         """Return where a path leads, links followed; the path itself where it leads nowhere or out."""
@@ -71,22 +77,31 @@ class Files:
     def list(self, folder: str, name: str = "") -> tuple[str, ...]:
         """Return the Markdown files below a folder, sorted, or those of one name one level down."""
         key = f"{folder}\0{name}"
-        seen = self._folders.get(key)
-        if seen is None:
-            seen = self._folders[key] = self._list(folder, name)
-        return seen.value
+        with self._lock:
+            seen = self._folders.get(key)
+            if seen is None:
+                seen = self._folders[key] = self._list(folder, name)
+            return seen.value
 
     def find(self, path: str, name: str | None = None) -> object:
         """Return the mark of a file, or of a listing, which is another one as soon as it has changed."""
-        return self._files.get(path) if name is None else self._folders.get(f"{path}\0{name}")
+        if name is None:
+            return self._files.get(path) or self._links.get(path)
+        return self._folders.get(f"{path}\0{name}")
 
     def refresh(self, *, now: bool = False) -> int:
         """Look at the disk, at most every 250 ms unless asked to do it now, and return the generation."""
         clock = self._clock()
         if now or clock - self._swept >= SWEEP:
-            self._swept = clock
-            self._sweep()
+            with self._lock:
+                self._swept = clock
+                self._sweep()
         return self.generation
+
+    def watch_link(self, path: str) -> None:
+        """Watch a link that is not followed, so that what replaces it is seen."""
+        with self._lock:
+            self._links.setdefault(path, Seen(self._sign(path), None))
 
     def _sweep(self) -> None:
         stale = [path for path, seen in self._files.items() if seen.racy or self._sign(path) != seen.signature]
@@ -96,8 +111,19 @@ class Files:
             self._documents.pop(path, None)
         for key in gone:
             del self._folders[key]
-        if stale or gone:
+        moved = [path for path, seen in self._links.items() if self._sign(path) != seen.signature]
+        for path in moved:
+            del self._links[path]
+        if stale or gone or moved:
             self.generation += 1
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget names that lead nowhere, once there are many: whoever asks again finds out again."""
+        if len(self._files) > MANY_NAMES:
+            self._files = {path: seen for path, seen in self._files.items() if seen.value is not None}
+        if len(self._folders) > MANY_NAMES:
+            self._folders = {key: seen for key, seen in self._folders.items() if seen.value}
 
     def _sign(self, path: str) -> Signature:
         try:
@@ -120,7 +146,8 @@ class Files:
             return Seen(sign_folders(above), (), folders=above)
         found: list[str] = []
         folders: list[str] = []
-        for base, below, files in os.walk(place):
+        unreadable: list[OSError] = []
+        for base, below, files in os.walk(place, onerror=unreadable.append):
             below.sort()
             folders.append(base)
             part = os.path.relpath(base, place).replace(os.sep, "/")
@@ -129,8 +156,9 @@ class Files:
             found.extend(f"{prefix}/{file}" for file in wanted if file in files)
             if len(found) > MANY:
                 break
+        found += [f"{os.path.relpath(error.filename, self.root)}/" for error in unreadable]
         signature = sign_folders(folders)
-        return Seen(signature, tuple(sorted(found)), racy=is_racy(signature), folders=tuple(folders))
+        return Seen(signature, tuple(sorted(map(clean_name, found))), racy=is_racy(signature), folders=tuple(folders))
 
     def locate(self, path: str) -> str:
         """Return the place of a path below the root; refuse one that is absolute or climbs."""
@@ -211,6 +239,11 @@ def describe(error: Exception) -> str:
 def sign(facts: os.stat_result) -> tuple[int, ...]:
     """Reduce a file's facts to what changes when the file does."""
     return facts.st_mtime_ns, facts.st_size, facts.st_ino, facts.st_ctime_ns, facts.st_mode
+
+
+def clean_name(path: str) -> str:
+    """Show a name that has control characters or is not UTF-8 without them; nothing is found under that name."""
+    return " ".join(path.encode("utf-8", "replace").decode().split()) if not path.isprintable() else path
 
 
 def sign_folders(folders: Sequence[str]) -> Signature:

@@ -21,6 +21,7 @@ class Ground:
     files: Files
     measure: Callable[[str], Meter]
     memo: Memo = field(default_factory=Memo)
+    scratch: Memo = field(default_factory=lambda: Memo(65_536))
     lock: Lock = field(default_factory=Lock)
     """Held while files are read, so that two threads cannot mix their traces."""
 

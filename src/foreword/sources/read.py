@@ -8,7 +8,7 @@ from foreword.config.schema import Config
 from foreword.sources.files import Files
 from foreword.sources.ground import Ground
 from foreword.sources.registry import SOURCES
-from foreword.sources.section import Filled, Item, Missing
+from foreword.sources.section import Filled, Item, Missing, Section
 from foreword.sources.trace import Kept, Part, Reader
 from foreword.sources.view import SessionView, StaticView, TurnView, View
 from foreword.trust import has_company
@@ -48,17 +48,20 @@ def fill_again(run: Run, view: StaticView | SessionView, ground: Ground) -> Fill
 
 def refill(kept: Kept, run: Run, view: StaticView | SessionView, files: Files) -> Filled:
     """Ask again for every part whose files have changed."""
+    generation = files.generation  # before anything is read: a sweep in between must not make old parts look new
     reader = view.files if isinstance(view, StaticView) else view.static.files
     before = kept.parts or (None,) * len(run.entries)
+    reader.take_traces()
     parts = tuple(
         part if part and part.holds(files) else Part(ask(entry, view), reader.take_traces())
         for entry, part in zip(run.entries, before, strict=True)
     )
+    reader.stop()
     filled = kept.filled
     if filled is None or any(new is not old for new, old in zip(parts, before, strict=True)):
         items = tuple(item for part in parts for item in part.items)
         filled = Filled(pace=run.pace, placement=run.placement, items=items)
-    kept.parts, kept.filled, kept.generation = parts, filled, files.generation
+    kept.parts, kept.filled, kept.generation = parts, filled, generation
     return filled
 
 
@@ -72,7 +75,32 @@ def ask(entry: Planned, view: View) -> tuple[Item, ...]:
     except Exception as error:  # noqa: BLE001 - a source of a user's own may raise anything; the turn goes on
         reason = f"source {entry.slot.source!r} failed: {type(error).__name__}: {error}"
         answer = Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED)
-    return answer if isinstance(answer, tuple) else (answer,)
+    answers = answer if isinstance(answer, tuple) else (answer,)
+    return answers if all(map(is_usable, answers)) else (misfit(entry, answers),)
+
+
+def is_usable(answer: object) -> bool:
+    """Whether a source gave what a source gives, in whole characters."""
+    if not isinstance(answer, Section):
+        return isinstance(answer, Missing)
+    text: object = answer.text
+    return isinstance(text, str) and (text.isascii() or is_unicode(text))
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text has whole characters only."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def misfit(entry: Planned, answers: tuple[object, ...]) -> Missing:
+    """Say that a source gave something else than sections; the turn goes on."""
+    kinds = ", ".join(sorted({type(one).__name__ for one in answers}))
+    reason = f"source {entry.slot.source!r} must give sections of whole characters, not {kinds}"
+    return Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED)
 
 
 def narrow(view: View, pace: Pace) -> View:
@@ -117,7 +145,7 @@ def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset) -> Static
         files=Reader(ground.files, ground.guard(plan.blueprint), plan.clearance.level),
         stores=ground.config.stores,
         meter=meter,
-        beyond=meter.facts.window - budget.reserve - budget.limit(meter.facts.window),
+        beyond=meter.facts.window - budget.keep_back(meter.facts.window) - budget.limit(meter.facts.window),
     )
 
 

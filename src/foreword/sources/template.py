@@ -7,7 +7,7 @@ from foreword.blueprint import Planned
 from foreword.sources.catalogue import show_tools
 from foreword.sources.registry import source
 from foreword.sources.section import Item
-from foreword.sources.texts import find_document, missing, section_of
+from foreword.sources.texts import find_document, missing, retell, section_of
 from foreword.sources.view import StaticView
 from foreword.words import Pace
 
@@ -18,13 +18,14 @@ VARIABLES: Mapping[str, Callable[[StaticView], str]] = {"TOOL_DEFINITIONS": lamb
 @source("template", Pace.STATIC)
 def read_template(view: StaticView, entry: Planned) -> Item:
     """Read a file and fill its variables in; one that does not exist is left out, and the verdict says so."""
-    document, trouble = find_document(view, entry)
-    if document is None:
-        return missing(entry, trouble)
-    names = {found[1] for found in VARIABLE.finditer(document.body)}
+    found = find_document(view, entry)
+    if found.document is None:
+        return missing(entry, found)
+    section = section_of(entry, found.document, note=found.note)
+    names = {match[1] for match in VARIABLE.finditer(section.text)}
     if not names:
-        return section_of(entry, document)
+        return section
     values = {name: VARIABLES[name](view) if name in VARIABLES else "" for name in names}
     unknown = ", ".join(sorted(names - VARIABLES.keys()))
-    note = f"unknown variables are left out: {unknown}" if unknown else ""
-    return section_of(entry, document, text=VARIABLE.sub(lambda found: values[found[1]], document.body), note=note)
+    text = VARIABLE.sub(lambda match: values[match[1]], section.text).strip()
+    return retell(section, text, f"unknown variables are left out: {unknown}" if unknown else "")

@@ -3,13 +3,15 @@
 from dataclasses import replace
 
 from foreword.blueprint import Planned
+from foreword.frozen import frozen
 from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, normalise, one_line
 from foreword.sources.registry import source
-from foreword.sources.section import Item, Missing, Section
+from foreword.sources.section import Item, Missing, Section, absent
 from foreword.sources.view import SessionView, StaticView
 from foreword.words import Pace, Verdict
 
+UNFOUND = "cannot be opened; its name should be plain UTF-8"
 IDENTITY = {
     "name": "Your name is {name}{emoji}.",
     "creature": "You are {article} {creature}.",
@@ -23,24 +25,38 @@ PROFILE = {
 }
 
 
+@frozen
+class Found:
+    """What the files of an entry gave: a document, or the trouble with them."""
+
+    document: Document | None = None
+    note: str = ""
+    lost: bool = False
+
+
 @source("file", Pace.STATIC)
 def read_file(view: StaticView, entry: Planned) -> Item:
     """Read the first of the entry's files that has a text, else the built-in one."""
-    document, trouble = find_document(view, entry)
-    if document:
-        return section_of(entry, document)
-    if built_in := read_builtin(entry.text) if entry.text else "":
-        return Section(entry=entry, text=built_in, origin=f"built-in {entry.text}", note=trouble)
-    return missing(entry, trouble)
+    found = find_document(view, entry)
+    if found.document:
+        return section_of(entry, found.document, note=found.note)
+    built_in = read_builtin(entry.text) if entry.text else ""
+    return stand_in(entry, entry.text, built_in, found) if built_in else missing(entry, found)
+
+
+def stand_in(entry: Planned, name: str, text: str, found: Found) -> Section:
+    """Let a built-in text stand where a file has none, and say so if the file is there."""
+    note = f"{found.note}; the built-in text stands in" if found.lost else ""
+    return Section(entry=entry, text=text, origin=f"built-in {name}", note=note)
 
 
 @source("files", Pace.STATIC)
 def read_listed(view: StaticView, entry: Planned) -> Item:
     """Read one of the further files that the configuration lists, under its own name."""
-    document, trouble = find_document(view, entry)
-    if document is None:
-        return missing(entry, trouble)
-    section = section_of(entry, document, title=entry.id.partition(":")[2])
+    found = find_document(view, entry)
+    if found.document is None:
+        return missing(entry, found)
+    section = section_of(entry, found.document, title=entry.id.partition(":")[2], note=found.note)
     # A path that begins like a store's would be taken for a memory.
     return replace(section, path=f"./{section.path}") if section.path.partition("/")[0] in view.stores else section
 
@@ -55,8 +71,10 @@ def read_folder(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
         match view.files.read(path):
             case Document() as document if document.body:
                 items.append(section_of(entry, document, name=name, title=one_line(name)))
-            case Trouble() as trouble:
-                reason = f"{path} {trouble.reason}"
+            case Document():
+                items.append(Missing(entry=entry, name=name, reason=f"{path} is blank"))
+            case trouble:
+                reason = f"{path} {trouble.reason if trouble else UNFOUND}"
                 items.append(Missing(entry=entry, name=name, reason=reason, verdict=Verdict.DROPPED))
     return tuple(items) or Missing(
         entry=entry, reason=f"there is nothing in {entry.folder}" if entry.folder else "it belongs to rooms"
@@ -81,91 +99,93 @@ def read_core(view: StaticView, entry: Planned) -> Item:
 @source("identity", Pace.STATIC)
 def read_identity(view: StaticView, entry: Planned) -> Item:
     """Give the fields and the body of the identity file, else what the configuration says."""
-    document, trouble = find_document(view, entry)
-    if document:
-        return fields_and_body(entry, document, IDENTITY)
+    found = find_document(view, entry, fields=True)
     identity = view.settings.identity
-    if identity is None:
-        return missing(entry, trouble)
+    if found.document or identity is None:
+        return fields_and_body(entry, found, IDENTITY)
     if isinstance(identity, str):
-        return Section(entry=entry, text=identity.strip(), origin="foreword.yaml", note=trouble)
+        return Section(entry=entry, text=identity.strip(), origin="foreword.yaml", note=found.note)
     values = {name: getattr(identity, name) for name in (*IDENTITY, "emoji")}
-    return Section(entry=entry, text="\n".join(say(IDENTITY, values)), origin="foreword.yaml", note=trouble)
+    return Section(entry=entry, text="\n".join(say(IDENTITY, values)), origin="foreword.yaml", note=found.note)
 
 
 @source("profile", Pace.SESSION)
 def read_profile(view: SessionView, entry: Planned) -> Item:
     """Give the fields and the body of the speaking person's own file."""
-    document, trouble = find_document(view.static, entry)
-    return fields_and_body(entry, document, PROFILE) if document else missing(entry, trouble)
+    return fields_and_body(entry, find_document(view.static, entry, fields=True), PROFILE)
 
 
 @source("instructions", Pace.SESSION)
 def read_instructions(view: SessionView, entry: Planned) -> Item:
     """Give the standing instructions of the speaking person."""
     text = normalise(view.instructions).strip()
-    return Section(entry=entry, text=text, origin="instructions") if text else missing(entry, "none are set")
+    return Section(entry=entry, text=text, origin="instructions") if text else absent(entry, "none are set")
 
 
 @source("channel", Pace.SESSION)
 def read_channel(view: SessionView, entry: Planned) -> Item:
     """Say where the reply goes, and how it should look there; an unknown channel is treated like the web."""
-    document, trouble = find_document(view.static, entry)
+    found = find_document(view.static, entry)
     head = f"Channel: {one_line(view.channel)}."
-    if document:
-        return section_of(entry, document, text=f"{head}\n{document.body}")
-    known = read_builtin(entry.text) if entry.text else ""
-    name = entry.text if known else "channels/web"
-    text = f"{head}\n{known or read_builtin(name)}"
-    return Section(entry=entry, text=text, origin=f"built-in {name}", note=trouble)
+    if found.document:
+        return retell(section_of(entry, found.document, note=found.note), f"{head}\n{found.document.body}")
+    name = entry.text if entry.text and read_builtin(entry.text) else "channels/web"
+    return stand_in(entry, name, f"{head}\n{read_builtin(name)}", found)
 
 
-def find_document(view: StaticView, entry: Planned) -> tuple[Document | None, str]:
-    """Find the first of an entry's files that has a text, or say why there is none."""
-    trouble = ""
+def find_document(view: StaticView, entry: Planned, *, fields: bool = False) -> Found:
+    """Find the first of an entry's files that has a text, or fields where these are wanted too."""
+    troubles: list[str] = []
+    lost = False
     for path in entry.paths:
         match view.files.read(path):
-            case Document() as document if document.body or document.meta:
-                return document, ""
+            case Document() as document if document.body or (fields and document.meta):
+                return Found(document=document, note="; ".join(troubles), lost=lost)
             case Document():
-                trouble = trouble or f"{path} is blank"
-            case Trouble() as found:
-                trouble = f"{path} {found.reason}"
-    return None, trouble
+                troubles.append(f"{path} is blank")
+            case Trouble() as trouble:
+                troubles.append(f"{path} {trouble.reason}")
+                lost = True
+    return Found(note="; ".join(troubles), lost=lost)
 
 
-def missing(entry: Planned, trouble: str) -> Missing:
+def missing(entry: Planned, found: Found) -> Missing:
     """Say why a slot has no text: a file that cannot be used is a loss, one that is not there is none."""
-    lost = trouble and not trouble.endswith(("is blank", "are set"))
     name = entry.paths[-1] if entry.paths else ""
-    reason = trouble or (f"{name} does not exist" if name else "no file is configured for it")
-    return Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED if lost else Verdict.ABSENT)
+    reason = found.note or (f"{name} does not exist" if name else "no file is configured for it")
+    return Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED if found.lost else Verdict.ABSENT)
 
 
-def section_of(
-    entry: Planned, document: Document, *, text: str = "", name: str = "", title: str = "", note: str = ""
-) -> Section:
-    """Make a section of a document; its path redeems it as long as its text is the document's own."""
+def section_of(entry: Planned, document: Document, *, name: str = "", title: str = "", note: str = "") -> Section:
+    """Make a section of a document, which its path redeems."""
     return Section(
         entry=entry,
         name=name,
-        text=text or document.body,
+        text=document.body,
         origin=document.path,
         title=title,
-        path="" if text else document.path,
+        path=document.path,
         sha256=document.sha256,
         note="; ".join(filter(None, (document.note, note))),
         description=document.description,
     )
 
 
-def fields_and_body(entry: Planned, document: Document, labels: dict[str, str]) -> Section:
+def retell(section: Section, text: str, note: str = "") -> Section:
+    """Give a section another text than its file has, so that the path no longer redeems it."""
+    return replace(section, text=text, path="", note="; ".join(filter(None, (section.note, note))))
+
+
+def fields_and_body(entry: Planned, found: Found, labels: dict[str, str]) -> Item:
     """Say the known fields of a file one by one, then its body."""
-    values = {name: document.field(name) for name in (*labels, "emoji")}
-    lines = [*say(labels, values), *([document.body] if document.body else [])]
-    if lines == [document.body]:
-        return section_of(entry, document)
-    return section_of(entry, document, text="\n".join(lines))
+    document = found.document
+    if document is None:
+        return missing(entry, found)
+    section = section_of(entry, document, note=found.note)
+    spoken = say(labels, {name: document.field(name) for name in (*labels, "emoji")})
+    if not spoken and not document.body:
+        return absent(entry, f"{document.path} is blank")
+    return retell(section, "\n".join(filter(None, [*spoken, document.body]))) if spoken else section
 
 
 def say(labels: dict[str, str], values: dict[str, str]) -> list[str]:

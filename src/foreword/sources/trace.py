@@ -31,28 +31,47 @@ class Reader:
         self._files = files
         self._guard = guard
         self._clearance = clearance
-        self._traces: list[Trace] = []
+        self._traces: list[Trace] | None = None
 
     def read(self, path: str) -> Document | Trouble | None:
-        """Return the document at a path, None where there is none, or what is wrong with it."""
-        target = self._files.find_target(path)
-        if target != path and self._clearance < self._guard.find_least(target):
-            # A link has the trust of what it leads to, and nothing is opened to find out.
-            return Trouble(path=path, reason="is a link to a file that needs more trust")
-        document = self._files.read(path)
-        self._traces.append(Trace(path, None, self._files.find(path)))
+        """Return the document at a path, None where there is none for this clearance, or what is wrong with it."""
+        document = self._files.read(path) if self._may_read(path) else None
+        self._note(Trace(path, None, self._files.find(path)))
         return document
+
+    def _may_read(self, path: str) -> bool:
+        """Whether this clearance may open a file: a listed one by its own trust, a link by that of its target."""
+        if self._clearance < self._guard.listed.get(path, Trust.PUBLIC):
+            return False
+        target = self._files.find_target(path)
+        if is_internal(target) or (target != path and self._clearance < self._guard.find_least(target)):
+            self._files.watch_link(path)
+            return False
+        return True
+
+    def _note(self, trace: Trace) -> None:
+        if self._traces is not None:
+            self._traces.append(trace)
 
     def list(self, folder: str, name: str = "") -> tuple[str, ...]:
         """Return the Markdown files below a folder, sorted, without those that the configuration lists by name."""
         paths = self._files.list(folder, name)
-        self._traces.append(Trace(folder, name, self._files.find(folder, name)))
+        self._note(Trace(folder, name, self._files.find(folder, name)))
         return tuple([path for path in paths if path not in self._guard.listed])
 
     def take_traces(self) -> tuple[Trace, ...]:
-        """Return what was read since the last time."""
-        traces, self._traces = tuple(self._traces), []
+        """Return what was read since the last time, and go on noting."""
+        traces, self._traces = tuple(self._traces or ()), []
         return traces
+
+    def stop(self) -> None:
+        """Note nothing more: what a turn reads is read again in the next one."""
+        self._traces = None
+
+
+def is_internal(path: str) -> bool:
+    """Whether a path is the configuration, the keys or the state of a workspace."""
+    return path == "foreword.yaml" or path.startswith(".")
 
 
 @dataclass(frozen=True, slots=True)

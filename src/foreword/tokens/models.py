@@ -54,12 +54,13 @@ UNKNOWN = Entry(window=128_000, margin=0.25)
 
 def find(model: str, overrides: Mapping[str, ModelOverride]) -> ModelFacts:
     """Look a model up by the longest matching name, the user's facts before ours."""
-    provider, _, bare = model.rpartition(":")
+    provider, _, bare = model.partition(":") if ":" in model else ("", "", model)
     table = read_table()
     name = max((name for name in table if bare.startswith(name)), key=len, default="")
     entry = table.get(name, replace(UNKNOWN, local=True) if provider == "local" else UNKNOWN)
     who = f"nothing is known about model {model!r}" if model else "no model is named"
-    assumed = "" if name else f"{who}; a window of {entry.window:,} is assumed"
+    near = suggest_model(bare, table) if model and not name else ""
+    assumed = "" if name else f"{who}{near}; a window of {entry.window:,} is assumed"
     facts = ModelFacts(
         name=model,
         window=entry.window,
@@ -72,6 +73,14 @@ def find(model: str, overrides: Mapping[str, ModelOverride]) -> ModelFacts:
     )
     override = overrides.get(model) or overrides.get(bare)
     return amend(facts, override) if override else facts
+
+
+def suggest_model(name: str, table: Mapping[str, Entry]) -> str:
+    """Offer the nearest model that is known."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, table, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:

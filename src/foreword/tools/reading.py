@@ -16,6 +16,7 @@ from foreword.turn import Tool, Toolset
 from foreword.words import Trust
 
 MOST = 2_000  # tokens of one answer
+LINE = 8_000  # characters of one line
 
 LINES: Mapping[str, Any] = {
     "from": {"type": "integer", "minimum": 1, "description": "The first line to read, counted from 1."},
@@ -122,7 +123,9 @@ def read_body(reader: Reader, path: str) -> str | None:
 
 def cut(text: str, first: int, lines: int | None, assembly: Assembly, opening: str) -> Reading:
     """Take lines from a text, as many as one answer holds, and say how to go on."""
-    every = text.split("\n")
+    every = [bound(line) for line in text.split("\n")]
+    if first > len(every):
+        raise InputError(f"there are only {len(every):,} lines")
     wanted = every[first - 1 : first - 1 + lines if lines else None]
     taken: list[str] = []
     tokens = 0
@@ -141,6 +144,11 @@ def cut(text: str, first: int, lines: int | None, assembly: Assembly, opening: s
         tokens=tokens,
         more=write_more(opening, last, len(wanted) - len(taken), given=lines is not None),
     )
+
+
+def bound(line: str) -> str:
+    """Cut a line that no answer could hold."""
+    return line if len(line) <= LINE else f"{line[:LINE]} [the line goes on for {len(line) - LINE:,} characters]"
 
 
 def write_more(opening: str, last: int, missing: int, *, given: bool) -> str:

@@ -33,7 +33,9 @@ def resolve(turn: Turn, config: Config) -> Clearance:
     """Decide the clearance of a turn, failing closed on every name that nobody vouches for."""
     person = config.users.get(turn.user) if turn.user else None
     trust = person.trust if person else Trust.PUBLIC
-    bounds = [bound_of_situation(turn.situation, config), *bounds_of_room(turn, config)]
+    room = config.rooms.get(turn.room)
+    named = turn.situation or (room.situation if room else "")
+    bounds = [bound_of_situation(named, config), *bounds_of_room(turn, config)]
     lowest = min(bounds, key=lambda bound: bound.level)
     level = min(trust, lowest.level)
     return Clearance(
@@ -73,8 +75,8 @@ def find_situation(turn: Turn, config: Config) -> str:
     room = config.rooms.get(turn.room)
     if turn.room and room is None and turn.situation in PRIVATE:
         return GROUP
-    if room is None:
-        return turn.situation
+    if room is None or not turn.situation:
+        return room.situation if room else turn.situation
     named, own = bound_of_situation(turn.situation, config), bound_of_situation(room.situation, config)
     return turn.situation if named.level < own.level else room.situation
 
@@ -86,14 +88,12 @@ def has_company(turn: Turn) -> bool:
 
 def explain(turn: Turn, trust: Trust, lowest: Bound, *, known: bool) -> str:
     """Say in one sentence why the level is what it is."""
-    who = (
-        turn.user
-        if known
-        else f"{turn.user} is not a known user, so"
-        if turn.user
-        else "nobody is named, so the reader"
-    )
-    has = f"{who} is {trust}" if known or not turn.user else f"{who} {trust}"
+    if known:
+        has = f"{turn.user} is {trust}"
+    elif turn.user:
+        has = f"{turn.user!r} is not a known user, so {trust}"
+    else:
+        has = f"nobody is named, so the reader is {trust}"
     if lowest.level < trust:
         return f"{has} but {lowest.allows} allows {lowest.level} at most"
     return f"{has} and {lowest.allows} allows {lowest.level}"

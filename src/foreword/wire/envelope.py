@@ -120,8 +120,10 @@ def shape_gemini(letter: Letter) -> dict[str, Any]:
 
 
 def shape_plain(letter: Letter) -> dict[str, Any]:
-    """Shape two texts for an engine that takes nothing else: the system part, and the newest message."""
-    return {"system": letter.system, "message": "\n\n".join(letter.newest)}
+    """Shape plain texts for an engine that takes nothing else: the system part, and what was said in turn."""
+    newest = [{"role": "user", "text": "\n\n".join(letter.newest)}] if letter.newest else []
+    said = [{"role": message.role, "text": message.text} for message in letter.history]
+    return {"system": letter.system, "messages": [*said, *newest]}
 
 
 def converse(letter: Letter, part: Callable[[str], dict[str, str]]) -> list[dict[str, Any]]:
