@@ -15,7 +15,7 @@ from foreword.report import Row, draw_table, show_row
 from foreword.sources import Missing
 from foreword.trust import Clearance
 from foreword.turn import Turn
-from foreword.wire import Envelope, mark, shape
+from foreword.wire import Envelope, count_cached, mark, shape
 from foreword.wire.envelope import PROVIDERS, Letter
 from foreword.words import Mode, Pace, Trust, Verdict
 
@@ -91,11 +91,8 @@ class Assembly:
 
     def find_cached(self) -> set[Pace]:
         """Find the paces whose text a provider can read from its cache on the next turn."""
-        if self.terms.meter.facts.provider in ("", "anthropic"):
-            last = max((at for at, ttl in enumerate(self.marks) if ttl), default=-1)
-            return {block.pace for block in self.prompt.blocks[: last + 1]}
-        enough = self.system_tokens >= self.terms.meter.facts.cache_minimum
-        return {Pace.STATIC, Pace.SESSION} if enough else set()
+        count = count_cached(self.prompt.blocks, self.terms.meter.facts, self.fit.tool_tokens)
+        return {block.pace for block in self.prompt.blocks[:count]}
 
     def admit(self, reader: Trust | None) -> Trust:
         """Return the level of a reader, or refuse one who is below the turn itself."""

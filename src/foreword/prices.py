@@ -1,20 +1,18 @@
 """What a prompt costs: prices per token, and the estimate of a turn with a warm cache and a cold one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import takewhile
 from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.config.schema import ModelOverride
-from foreword.words import Pace
+from foreword.frozen import frozen
+from foreword.wire import count_cached
 
 MILLION = 1_000_000
-MARKED = ("", "anthropic")  # providers whose cache ends at our marks; elsewhere any equal prefix counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Request:
     """What a price depends on beside the model: how large the request is, and when it is made."""
 
@@ -25,7 +23,7 @@ class Request:
 ANY = Request()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Prices:
     """US dollars for one token; where a provider has no price for its cache, that of plain input stands."""
 
@@ -34,7 +32,7 @@ class Prices:
     cache_write: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Estimate:
     """US dollars for the input of one turn."""
 
@@ -93,16 +91,9 @@ def estimate(assembly: Assembly, prices: Prices) -> Estimate:
 
 def measure_prefix(assembly: Assembly) -> int:
     """Count the tokens of the prefix that the provider caches: tool schemas, and the leading stable blocks."""
-    facts = assembly.terms.meter.facts
-    pairs = zip(assembly.prompt.blocks, assembly.marks, strict=True)
-    leading = list(takewhile(lambda pair: pair[0].pace is not Pace.TURN, pairs))
-    if facts.provider in MARKED:
-        while leading and leading[-1][1] is None:
-            leading.pop()
-        if not leading:
-            return 0
-    tokens = assembly.fit.tool_tokens + sum(block.tokens for block, _ in leading)
-    return tokens if tokens >= facts.cache_minimum else 0
+    blocks, tools = assembly.prompt.blocks, assembly.fit.tool_tokens
+    count = count_cached(blocks, assembly.terms.meter.facts, tools)
+    return tools + sum(block.tokens for block in blocks[:count]) if count else 0
 
 
 def show_usd(amount: float) -> str:

@@ -2,17 +2,18 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from foreword.frozen import frozen
 
 OLDEST = (3, 11)
 # What the vocabularies' own encoders give for a short text.
 FIXTURE = "hello world"
 IDS = {"o200k": [24912, 2375], "cl100k": [15339, 1917]}
-PRICED = "anthropic:claude-sonnet-4-5"
+PRICED = "anthropic:claude-sonnet-5"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Check:
     """One thing that was looked at."""
 

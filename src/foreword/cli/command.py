@@ -2,10 +2,11 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from foreword.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Command:
     """One thing that can be typed after `foreword`."""
 

@@ -1,17 +1,19 @@
 """Comparing two assemblies: what changed, and where the cached prefix moved first."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile, zip_longest
 from typing import Literal
 
 from foreword.cli.recorded import Part, Piece, Recorded
 from foreword.config.schema import ModelOverride
-from foreword.prices import MARKED, Prices, Request, find_prices
+from foreword.frozen import frozen
+from foreword.prices import Prices, Request, find_prices
 from foreword.tokens import find
+from foreword.wire import takes_marks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Change:
     """What became of one section between two assemblies."""
 
@@ -22,7 +24,7 @@ class Change:
     after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Move:
     """Where the cached prefix first differs, because of what, and what must be billed anew."""
 
@@ -37,7 +39,7 @@ class Move:
     read_usd: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Comparison:
     """Two assemblies side by side."""
 
@@ -89,7 +91,7 @@ def find_prefix(recorded: Recorded, overrides: Mapping[str, ModelOverride]) -> t
 
 def uses_marks(recorded: Recorded) -> bool:
     """Tell whether the provider caches whole marked blocks, and not any equal prefix."""
-    return (recorded.model.partition(":")[0] if ":" in recorded.model else "") in MARKED
+    return takes_marks(recorded.model.partition(":")[0] if ":" in recorded.model else "")
 
 
 def find_move(before: Recorded, after: Recorded, old: Sequence[Piece], new: Sequence[Piece]) -> Move | None:
@@ -97,7 +99,7 @@ def find_move(before: Recorded, after: Recorded, old: Sequence[Piece], new: Sequ
     whole = after.tool_tokens + sum(piece.tokens for piece in new)
     if before.model != after.model:
         return Move(cause="model", what="changed", byte=0, tokens=whole)
-    if before.tool_tokens != after.tool_tokens:
+    if before.tools != after.tools:
         return Move(cause="tools", what="changed", byte=0, tokens=whole)
     byte = find_byte(before.system.encode(), after.system.encode())
     equal = sum(1 for _ in takewhile(lambda pair: pair[0].text == pair[1].text, zip(old, new, strict=False)))

@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from foreword.config.nodes import Node, Scalar, Sequence, Table
 from foreword.config.structure import settle, structure
 from foreword.errors import ConfigError, Fault, InputError
+from foreword.frozen import frozen
 from foreword.turn import Message, Task, Tool
 from foreword.words import Trust
 
@@ -18,7 +19,7 @@ STDIN = "-"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Described:
     """A tool as a file describes it, without its parameters."""
 

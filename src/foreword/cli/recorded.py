@@ -1,17 +1,16 @@
 """A recorded assembly: what `foreword build --json` wrote, read back and checked."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from foreword.assembly import SCHEMA
 from foreword.errors import InputError
-
-SCHEMA = "foreword/1"
+from foreword.frozen import frozen
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Part:
     """A section as it was recorded; its text is None where it was not in the prompt."""
 
@@ -22,7 +21,7 @@ class Part:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Piece:
     """A block as it was recorded."""
 
@@ -33,13 +32,14 @@ class Piece:
     marked: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Recorded:
     """An assembly as it was recorded."""
 
     file: str
     model: str
     tokens: int
+    tools: str
     tool_tokens: int
     parts: tuple[Part, ...]
     pieces: tuple[Piece, ...]
@@ -83,6 +83,7 @@ def convert(file: str, value: Mapping[str, Any]) -> Recorded:
         file=file,
         model=take(value, "model", str),
         tokens=tokens,
+        tools=take(value, "tools", str),
         tool_tokens=take(take(value, "budget", dict), "used", int) - tokens,
         parts=tuple(convert_section(section, text) for section in take(value, "sections", list)),
         pieces=pieces,

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
+from foreword.frozen import frozen
 from foreword.lint.finding import Finding, Level
 from foreword.lint.passages import find_static
 from foreword.lint.survey import Survey
@@ -26,7 +26,7 @@ _CONDITION = r"(?:\w|\b(?:if|when|whether|unless) )"
 _JOINED = r"[\w./-]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Shape:
     """One way of telling the time, in lower case; what must or must not stand right before it is looked at last."""
 

@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from foreword.blueprint import Blueprint, Slot
 from foreword.blueprint.select import LISTED
 from foreword.config.schema import Config
+from foreword.frozen import frozen
 
 SKILLS = "skills"  # the source that takes two fields of every SKILL.md
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Feed:
     """A slot that a file is read for, and the agent whose prompt that slot is in."""
 
@@ -36,16 +36,14 @@ def find_feeds(
 def find_patterns(agent: str, blueprint: Blueprint, config: Config) -> Iterator[tuple[Slot, str]]:
     """Say for every slot which paths it may read, as a pattern."""
     listed = {entry.path: entry for entry in config.prompt.files}
-    claimed = {slot.file for slot in blueprint.slots if slot.file}
+    per_user = {slot.file: slot.per_user for slot in blueprint.slots if slot.file}
     for slot in blueprint.slots:
         if slot.source == LISTED:
             for path, entry in listed.items():
-                if path not in claimed:
+                if path not in per_user or per_user[path] < entry.per_user:
                     yield slot, spell(re.escape(path), agent, per_user=entry.per_user)
         elif slot.file:
-            own = listed.get(slot.file)
-            per_user = slot.per_user or bool(own and own.per_user)
-            yield slot, spell(open_template(slot.file, config), agent, per_user=per_user)
+            yield slot, spell(open_template(slot.file, config), agent, per_user=slot.per_user)
         elif slot.folder:
             last = "SKILL" if slot.source == SKILLS else ""
             yield slot, rf"{open_template(slot.folder, config)}/.*{last}\.md"

@@ -1,7 +1,6 @@
 """Findings: one thing that is wrong, where it stands, and how to mend it."""
 
-from dataclasses import dataclass
-
+from foreword.frozen import frozen
 from foreword.words import Word
 
 
@@ -12,7 +11,7 @@ class Level(Word):
     WARNING = "warning"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Finding:
     """One thing that is wrong in a file of the workspace."""
 

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from foreword.frozen import frozen
 from foreword.lint.finding import Finding, Level
 from foreword.lint.page import Page
 from foreword.lint.survey import Survey
@@ -13,7 +13,7 @@ RULE = "secret"
 SHOWN = 4  # characters of a key that may be told; they name its kind and nothing else
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(eq=True)
 class Shape:
     """What one kind of secret looks like; texts without one of its words, in lower case, hold none."""
 
