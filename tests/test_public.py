@@ -8,7 +8,7 @@ import foreword
 NAMES = [
     *("Assembly", "BudgetError", "Client", "ConfigError", "Delivery", "ForewordError", "Git", "Host", "InputError"),
     *("Message", "Mode", "Pace", "Sandbox", "Step", "Task", "Tool", "Toolset", "Trust", "Turn", "UnknownName"),
-    *("Workspace", "WorkspaceError", "open", "source"),
+    *("Workspace", "WorkspaceError", "source"),
 ]
 HEAVY = {"yaml", "rich", "pydantic", "sqlite3", "rs_bpe", "genai_prices", "asyncio", "json", "zoneinfo"}
 
@@ -33,6 +33,12 @@ def test_open() -> None:
     """`foreword.open` opens a workspace, and the builtin stays what it was."""
     assert foreword.open.__name__ == "open_workspace"
     assert open is not foreword.open
+    assert {*NAMES, "open"} <= {*dir(foreword)}
+
+
+def test_star() -> None:
+    """A star import brings every public name and leaves the builtin `open` alone."""
+    assert run("from foreword import *\nimport builtins\nprint(open is builtins.open, Turn.__name__)") == "True Turn"
 
 
 def test_light() -> None:

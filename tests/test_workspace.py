@@ -113,7 +113,8 @@ def test_broken_own_blueprint(tmp_path: Path) -> None:
 def test_completed(tmp_path: Path) -> None:
     """What a turn leaves open is filled in: the first agent, its model, the mode, the time, the reading tools."""
     config = "owner: a\nusers: {a: {trust: full}}\nagents: {reid: {model: 'openai:gpt-5'}, sol: {}}\n"
-    turn = make_workspace(tmp_path, {"foreword.yaml": config}).complete(Turn())
+    ws = make_workspace(tmp_path, {"foreword.yaml": config})
+    turn = ws.complete(Turn(), ws.ground)
     assert (turn.agent, turn.model, turn.mode, turn.now) == ("reid", "openai:gpt-5", Mode.FULL, NOON)
     assert turn.tools.names == {"memory_get", "read_section"}
 
@@ -121,8 +122,8 @@ def test_completed(tmp_path: Path) -> None:
 def test_local_is_minimal(tmp_path: Path) -> None:
     """A local engine gets the minimal prompt unless the turn asks for another."""
     ws = make_workspace(tmp_path, FILES)
-    assert ws.complete(Turn(model="local:smollm2")).mode is Mode.MINIMAL
-    assert ws.complete(Turn(model="local:smollm2", mode=Mode.FULL)).mode is Mode.FULL
+    assert ws.complete(Turn(model="local:smollm2"), ws.ground).mode is Mode.MINIMAL
+    assert ws.complete(Turn(model="local:smollm2", mode=Mode.FULL), ws.ground).mode is Mode.FULL
 
 
 def test_nothing_twice(tmp_path: Path, asked: list[str]) -> None:

@@ -53,8 +53,12 @@ def choose(turn: Turn, clearance: Clearance, ground: Ground, blueprint: Blueprin
 def lay_out(turn: Turn, plan: Plan, ground: Ground) -> Layout:
     """Make the layout, once per blueprint and model."""
     meter = ground.measure(turn.model)
-    listed = [entry.path for entry in ground.config.prompt.files]
-    return ground.memo.recall((plan.blueprint, meter), lambda: Layout(plan.blueprint, meter, listed))
+    return ground.memo.recall((plan.blueprint, meter), lambda: Layout(plan.blueprint, meter, list_titles(ground)))
+
+
+def list_titles(ground: Ground) -> list[str]:
+    """List the titles that listed files have."""
+    return [entry.path for entry in ground.config.prompt.files]
 
 
 def agree(turn: Turn, plan: Plan, layout: Layout, ground: Ground) -> Terms:

@@ -171,8 +171,10 @@ class Turn:
     def __post_init__(self) -> None:
         names = (self.agent, self.user, self.channel, self.room, self.situation, self.session, self.message)
         check_texts((*names, self.project, self.instructions, self.blueprint, self.model))
-        object.__setattr__(self, "mode", choose(Mode, "mode", self.mode))
-        object.__setattr__(self, "background", choose(Delivery, "background", self.background))
+        if type(self.mode) is not Mode:
+            object.__setattr__(self, "mode", choose(Mode, "mode", self.mode))
+        if self.background is not None:
+            object.__setattr__(self, "background", choose(Delivery, "background", self.background))
         check_kind("now", self.now, datetime)
         check_kind("tools", self.tools, Toolset)
         if self.now is not None and self.now.tzinfo is None:
@@ -181,6 +183,8 @@ class Turn:
 
 def check_texts(values: tuple[object, ...]) -> None:
     """Refuse a name or a text of a turn that is none."""
+    if set(map(type, values)) == {str}:
+        return
     for value in values:
         if not isinstance(value, str):
             raise InputError(f"a turn's names and texts are texts, not {value!r}; leave out what there is not")

@@ -72,15 +72,23 @@ def test_all_faults(say, folder):
     assert all(level == "error" and message.startswith("foreword.yaml:") for level, message in faults)
 
 
-def test_unknown_model_zone_and_blueprint(say, folder):
-    """An unknown model or zone is a warning, an unknown blueprint an error."""
+def test_unknown_model_and_zone(say, folder):
+    """An unknown model or zone is a warning."""
     people = "owner: a\nusers: {a: {trust: full, timezone: Mars/Olympus}}\n"
-    write_files(folder, {"foreword.yaml": people + "agents: {x: {model: 'acme:z', blueprint: defualt}}\n"})
+    write_files(folder, {"foreword.yaml": people + "agents: {x: {model: 'acme:z'}}\n"})
+    answer = say("doctor", "--json")
+    assert answer.code == 0
+    assert "warning" in [level for level, _ in find(answer, "agent x")]
+    assert find(answer, "user a")[0][0] == "warning"
+
+
+def test_unknown_blueprint(say, folder):
+    """An agent whose blueprint does not exist is a fault of the configuration, with its line."""
+    write_files(folder, {"foreword.yaml": "owner: a\nusers: {a: {}}\nagents:\n  x:\n    blueprint: defualt\n"})
     answer = say("doctor", "--json")
     assert answer.code == 1
-    levels = [level for level, _ in find(answer, "agent x")]
-    assert levels == ["error", "warning"]
-    assert find(answer, "user a")[0][0] == "warning"
+    message = "foreword.yaml:5: agents.x.blueprint is 'defualt', which does not exist; did you mean 'default'?"
+    assert find(answer, "configuration") == [("error", message)]
 
 
 def test_unreadable_files(say, folder):

@@ -5,9 +5,10 @@ import os
 
 import pytest
 
-from foreword.cli.init import FILES, find_owner
+from foreword.cli.init import FILES, SCHEMA, find_owner
 from foreword.config import Config, load
 from foreword.config.jsonschema import describe
+from foreword.testing import write_files
 
 
 @pytest.fixture(autouse=True)
@@ -77,22 +78,43 @@ def test_schema_for_editors(say, tmp_path):
 
 
 def test_nothing_is_overwritten(say, tmp_path):
-    """If one of the files exists, it is named and nothing at all is made."""
-    (tmp_path / "SOUL.md").write_text("mine")
-    answer = say("init", tmp_path)
-    assert answer.code == 2
-    assert "SOUL.md" in answer.err
-    assert "AGENTS.md" not in answer.err
-    assert (tmp_path / "SOUL.md").read_text() == "mine"
-    assert not (tmp_path / "foreword.yaml").exists()
+    """A file that exists is left as it is and named; the others are made beside it."""
+    write_files(tmp_path / "new", {"SOUL.md": "mine", ".gitignore": "*.log"})
+    answer = say("init", tmp_path / "new")
+    assert (answer.code, answer.err) == (0, "")
+    assert "\nleft as they are: SOUL.md, .gitignore\n" in answer.out
+    assert "  SOUL.md\n" not in answer.out
+    assert (tmp_path / "new" / "SOUL.md").read_text() == "mine"
+    assert all((tmp_path / "new" / path).exists() for path in FILES)
+
+
+def test_kept_in_json(say, tmp_path):
+    """JSON tells what was made from what was kept."""
+    write_files(tmp_path / "new", {"SOUL.md": "mine"})
+    made = say("init", tmp_path / "new", "--json").json
+    assert made["kept"] == ["SOUL.md"]
+    assert {*made["created"], "SOUL.md"} == {*FILES, SCHEMA}
+
+
+def test_workspace_already(say, tmp_path):
+    """Where there is a configuration nothing is made, also if it is a link that leads nowhere."""
+    write_files(tmp_path / "new", {"foreword.yaml": "mine"})
+    answer = say("init", tmp_path / "new")
+    assert (answer.code, answer.out) == (2, "")
+    assert "is a workspace already: it has a foreword.yaml; nothing was made" in answer.err
+    assert os.listdir(tmp_path / "new") == ["foreword.yaml"]
+    (tmp_path / "new" / "foreword.yaml").unlink()
+    (tmp_path / "new" / "foreword.yaml").symlink_to(tmp_path / "elsewhere")
+    assert say("init", tmp_path / "new").code == 2
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_dangling_link_is_not_followed(say, tmp_path):
-    """A link that leads nowhere counts as existing."""
+    """A link that leads nowhere counts as existing, and nothing is written through it."""
     place = tmp_path / "new"
     place.mkdir()
     (place / "SOUL.md").symlink_to(tmp_path / "elsewhere")
-    assert say("init", place).code == 2
+    assert say("init", place, "--json").json["kept"] == ["SOUL.md"]
     assert not (tmp_path / "elsewhere").exists()
 
 

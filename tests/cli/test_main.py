@@ -65,6 +65,12 @@ def test_mistyped(say, words, hint):
     assert hint in answer.err
 
 
+@pytest.mark.parametrize("command", ["explain", "build"])
+def test_usage_error_names_the_help(say, command):
+    """A usage error says where the help of that command is."""
+    assert f"see: foreword {command} --help" in say(command, "--sitation", "dm").err
+
+
 def test_workspace_before_and_after(say, folder, monkeypatch):
     """The workspace may be named before the command or after it."""
     monkeypatch.chdir("/")

@@ -72,15 +72,24 @@ def test_edits(tmp_path: Path) -> None:
 
 
 def test_blueprints(tmp_path: Path) -> None:
-    """A blueprint that does not exist, or that has faults, is an error, and the rest is still looked at."""
-    config = "owner: alice\nusers: {alice: {trust: full}}\nagents:\n  a: {blueprint: defualt}\n  b: {blueprint: own}\n"
+    """A blueprint that has faults is an error, and the rest is still looked at."""
+    config = "owner: alice\nusers: {alice: {trust: full}}\nagents:\n  b: {blueprint: own}\n"
     files = {"foreword.yaml": config, "blueprints/own.yaml": "name: own\n", "SOUL.md": "password: hunter2"}
     findings = check(make_workspace(tmp_path, files))
     assert {(finding.file, finding.line, finding.rule, finding.level) for finding in findings} == {
         ("SOUL.md", 1, "secret", Level.ERROR),
         ("blueprints/own.yaml", 1, "config", Level.ERROR),
-        ("foreword.yaml", 4, "config", Level.ERROR),
     }
+
+
+def test_unknown_blueprint(tmp_path: Path) -> None:
+    """A blueprint that does not exist is a fault of the configuration, found when it is edited in."""
+    workspace = make_workspace(tmp_path, {})
+    config = "owner: alice\nusers: {alice: {trust: full}}\nagents:\n  a: {blueprint: defualt}\n"
+    write_files(tmp_path, {"foreword.yaml": config})
+    assert [(finding.file, finding.line, finding.rule, finding.level) for finding in check(workspace)] == [
+        ("foreword.yaml", 4, "config", Level.ERROR)
+    ]
 
 
 @given(st.sampled_from(NAMES), st.text(), st.sampled_from(["", "---\n", "<!--", "{{", "---\nname: "]))

@@ -103,8 +103,8 @@ def test_to_dict(tmp_path: Path) -> None:
     """The schema is stable: these keys, these spans, and a hash of the source for everything that was read."""
     shown = build(tmp_path, "markdown").to_dict()
     assert list(shown) == [
-        *("schema", "blueprint", "model", "clearance", "text", "tokens", "tokenizer", "margin", "budget"),
-        *("sections", "blocks"),
+        *("schema", "blueprint", "model", "clearance", "text", "tokens", "tools", "tokenizer", "margin"),
+        *("budget", "sections", "blocks"),
     ]
     assert list(shown["sections"][0]) == [
         *("id", "title", "pace", "placement", "trust", "verdict", "reason", "tokens", "wanted_tokens", "source"),

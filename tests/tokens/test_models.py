@@ -37,6 +37,14 @@ def test_unknown(model: str) -> None:
     assert facts.margin == 0.25
 
 
+def test_nearest_name() -> None:
+    """Of an unknown model that is nearly a known one, the nearest name is offered."""
+    assert find("anthropic:cluade-sonnet-5", {}).assumed == (
+        "nothing is known about model 'anthropic:cluade-sonnet-5' (did you mean claude-sonnet-5?); "
+        "a window of 128,000 is assumed"
+    )
+
+
 def test_no_model() -> None:
     """A turn that names no model is told so, and which window is assumed."""
     facts = find("", {})
@@ -48,6 +56,8 @@ def test_local() -> None:
     """A model of a local engine is local, known or not."""
     assert find("local:anything", {}).local
     assert find("local:smollm2-135m", {}).local
+    assert find("local:llama3:8b", {}).local
+    assert find("local:llama3:8b", {}).provider == "local"
     assert not find("openai:gpt-5", {}).local
 
 

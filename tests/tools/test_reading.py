@@ -99,7 +99,9 @@ def test_lines(ws: Workspace) -> None:
     assert get(ws, "MEMORY.md") == Reading(text="one\ntwo\nthree\nfour", first=1, last=4, total=4, tokens=8)
     part = get(ws, "MEMORY.md", **{"from": 2, "lines": 2})
     assert (part.text, part.first, part.last, part.more) == ("two\nthree", 2, 3, "")
-    assert get(ws, "MEMORY.md", **{"from": 9}).text == ""
+    assert get(ws, "MEMORY.md", **{"from": 3, "lines": 99}).more == ""
+    with pytest.raises(InputError, match="^there are only 4 lines$"):
+        get(ws, "MEMORY.md", **{"from": 5})
 
 
 def test_answer_is_bounded(tmp_path: Path) -> None:
@@ -118,11 +120,12 @@ def test_answer_is_bounded(tmp_path: Path) -> None:
 
 
 def test_one_long_line(tmp_path: Path) -> None:
-    """A line that alone is too long is given all the same, or nothing could be read after it."""
-    ws = make_workspace(tmp_path, {"memory/social/big.md": "word " * 3_000 + "\nend\n"})
+    """A line that no answer could hold is cut, says by how much, and what stands after it can be read."""
+    ws = make_workspace(tmp_path, {"memory/social/big.md": "words " * 2_000 + "\nend\n"})
     assembly = ws.assemble(Turn(user="alice", situation="dm"))
-    reading = ws.call(assembly, "memory_get", {"path": "social/big.md"})
-    assert reading.last == 1
+    reading = ws.call(assembly, "memory_get", {"path": "social/big.md", "lines": 1})
+    assert reading.text == ("words " * 2_000)[:8_000] + " [the line goes on for 4,000 characters]"
+    assert (reading.last, reading.more) == (1, "")
     assert ws.call(assembly, "memory_get", {"path": "social/big.md", "from": 2}).text == "end"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from foreword import Trust, Turn
 from foreword.config import Config, load
-from foreword.trust import has_company, resolve
+from foreword.trust import find_situation, has_company, resolve
 
 CONFIG = load("""\
 owner: alice
@@ -47,7 +47,9 @@ def decide(user: str, situation: str, room: str = "", config: Config = CONFIG):
 def test_least_of_all(user: str, situation: str, room: str) -> None:
     """The clearance is the least of what the person, the situation and the room allow, in every combination."""
     clearance = decide(user, situation, room)
-    ceiling = min(SITUATIONS[situation], ROOMS[room])
+    # A room that is known has a situation of its own, and it governs where none is named.
+    named = FULL if room and not situation else SITUATIONS[situation]
+    ceiling = min(named, ROOMS[room])
     assert clearance.level == min(USERS[user], ceiling)
     assert clearance.ceiling == ceiling
     assert clearance.user_trust == USERS[user]
@@ -71,6 +73,19 @@ def test_room_never_raises() -> None:
     """A room's own ceiling can lower what its situation allows, never raise it."""
     assert decide("alice", "group", "board").level == FAMILIAR
     assert decide("alice", "dm", "board").level == INNER
+
+
+def test_room_without_a_named_situation() -> None:
+    """A known room is governed by its own situation where the turn names none; an unknown one stays public."""
+    assert decide("alice", "", "family").reason == "alice is full but a group allows familiar at most"
+    assert find_situation(Turn(room="board"), CONFIG) == "stage"
+    assert decide("alice", "", "attic").level == PUBLIC
+
+
+def test_name_cannot_speak() -> None:
+    """An unknown user's name stands in the reason as a quoted text, on the same line."""
+    reason = decide("x\nalice is full", "dm").reason
+    assert reason == "'x\\nalice is full' is not a known user, so public and a dm allows full"
 
 
 def test_lower_group() -> None:
@@ -99,7 +114,7 @@ def test_company(situation: str, room: str, company: bool) -> None:
         ("alice", "dm", "family", "alice is full but a group allows familiar at most"),
         ("alice", "moon", "", "alice is full but situation 'moon' is not known, which allows public at most"),
         ("alice", "", "", "alice is full but no situation is named, which allows public at most"),
-        ("mallory", "dm", "", "mallory is not a known user, so public and a dm allows full"),
+        ("mallory", "dm", "", "'mallory' is not a known user, so public and a dm allows full"),
         ("", "dm", "", "nobody is named, so the reader is public and a dm allows full"),
     ],
 )

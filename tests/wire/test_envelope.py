@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from letters import LAMPS, MIXED, MODELS, list_texts, write
+from letters import HISTORY, LAMPS, MIXED, MODELS, list_texts, write
 
 from foreword import Message, UnknownName
 from foreword.testing import NOON
@@ -91,11 +91,14 @@ def test_no_message(tmp_path: Path) -> None:
 
 
 def test_plain(tmp_path: Path) -> None:
-    """The plain shape is the two texts that an engine without roles needs."""
+    """The plain shape is the system text, and what was said in turn as bare texts."""
     assembly = write(tmp_path, "openai")
     request = assembly.envelope("plain").request
-    assert list(request) == ["system", "message"]
-    assert request["system"] + request["message"] == assembly.prompt.text + "\n\nWhat is on today?"
+    assert list(request) == ["system", "messages"]
+    *said, newest = request["messages"]
+    assert said == [{"role": message.role, "text": message.text} for message in HISTORY]
+    assert newest["role"] == "user"
+    assert request["system"] + newest["text"] == assembly.prompt.text + "\n\nWhat is on today?"
 
 
 @pytest.mark.parametrize("shape", ["openai", "responses", "gemini", "plain"])

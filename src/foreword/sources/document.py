@@ -60,6 +60,8 @@ def parse_document(path: str, raw: str) -> Document:
 
 def normalise(raw: str) -> str:
     """Give every line break one form, so that no line can begin unseen."""
+    if raw.isprintable():
+        return raw
     text = raw.removeprefix("\ufeff").encode("utf-8", "replace").decode() if not raw.isascii() else raw
     for sign in BREAKS:
         text = text.replace(sign, "\n")

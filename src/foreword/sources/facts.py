@@ -7,7 +7,7 @@ from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
 from foreword.sources.document import one_line
 from foreword.sources.registry import source
-from foreword.sources.section import Item, Section, absent
+from foreword.sources.section import Item, Section, absent, tell
 from foreword.sources.texts import round_tokens
 from foreword.sources.view import SessionView, TurnView
 from foreword.turn import Host, Sandbox, Task
@@ -81,7 +81,7 @@ def tell_time(view: TurnView, entry: Planned) -> Item:
     moment = view.now.astimezone(zone)
     day = f"{DAYS[moment.weekday()]}, {moment.day} {MONTHS[moment.month - 1]} {moment.year}"
     text = f"It is {day}, {moment.hour:02}:{moment.minute:02} ({zone.key})."
-    return Section(entry=entry, text=text, origin="clock", note=note)
+    return tell(entry, text, "clock", note)
 
 
 @source("environment", Pace.TURN)
@@ -129,7 +129,7 @@ def show_background(view: TurnView, entry: Planned) -> Item:
 @source("remaining", Pace.TURN)
 def show_remaining(view: TurnView, entry: Planned) -> Item:
     """Say how much of the model's window is left for memory and work."""
-    return Section(entry=entry, text=f"Remaining budget: {round_tokens(view.remaining)} tokens.", origin="budget")
+    return tell(entry, f"Remaining budget: {round_tokens(view.remaining)} tokens.", "budget")
 
 
 @source("runtime", Pace.TURN)

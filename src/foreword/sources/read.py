@@ -75,6 +75,8 @@ def ask(entry: Planned, view: View) -> tuple[Item, ...]:
     except Exception as error:  # noqa: BLE001 - a source of a user's own may raise anything; the turn goes on
         reason = f"source {entry.slot.source!r} failed: {type(error).__name__}: {error}"
         answer = Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED)
+    if type(answer) is Missing:
+        return (answer,)
     answers = answer if isinstance(answer, tuple) else (answer,)
     return answers if all(map(is_usable, answers)) else (misfit(entry, answers),)
 

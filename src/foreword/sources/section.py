@@ -67,6 +67,12 @@ Item = Section | Missing
 
 
 @lru_cache(maxsize=4_096)
+def tell(entry: Planned, text: str, origin: str, note: str = "") -> Section:
+    """Make a section of a short fact; the same fact in the same slot is the same object."""
+    return Section(entry=entry, text=text, origin=origin, note=note)
+
+
+@lru_cache(maxsize=4_096)
 def absent(entry: Planned, reason: str) -> Missing:
     """Say that a slot has nothing to say in this turn; the answer is the same object for the same reason."""
     return Missing(entry=entry, reason=reason)
