@@ -109,3 +109,27 @@ def test_zone(tmp_path):
     (tmp_path / "localtime").symlink_to(tmp_path / "zoneinfo" / "Asia" / "Tokyo")
     assert find_zone({"TZ": "Mars/Olympus"}, str(tmp_path / "localtime")) == "Asia/Tokyo"
     assert find_zone({}, str(tmp_path / "nothing")) == "UTC"
+
+
+def test_signatures_are_not_checked(repository):
+    """A program that the repository names for checking signatures is not run, though its log asks for it."""
+    mark, script = repository / "ran", repository / "gpg.sh"
+    script.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    script.chmod(0o755)
+    head = subprocess.run(["git", "-C", repository, "cat-file", "commit", "HEAD"], check=True, capture_output=True)
+    fields, _, words = head.stdout.partition(b"\n\n")
+    signature = b"gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----"
+    hashed = subprocess.run(
+        ["git", "-C", repository, "hash-object", "-t", "commit", "-w", "--stdin"],
+        input=fields + b"\n" + signature + b"\n\n" + words,
+        check=True,
+        capture_output=True,
+    )
+    git(repository, "update-ref", "HEAD", hashed.stdout.decode().strip())
+    git(repository, "config", "log.showSignature", "true")
+    git(repository, "config", "gpg.program", str(script))
+    git(repository, "log", "-1")
+    assert mark.exists()  # so git itself would run it
+    mark.unlink()
+    assert find_git(str(repository)).commit.endswith(" Begin, naïvely")
+    assert not mark.exists()

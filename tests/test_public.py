@@ -2,8 +2,12 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
+
+import pytest
 
 import foreword
+from foreword import Delivery, InputError, Mode, Tool, Toolset, Turn, UnknownName
 
 NAMES = [
     *("Assembly", "BudgetError", "Client", "ConfigError", "Delivery", "ForewordError", "Git", "Host", "InputError"),
@@ -90,3 +94,54 @@ def test_errors() -> None:
     assert raised == {"ForewordError", "InputError", "BudgetError", *mendable}
     assert all(issubclass(getattr(errors, name), errors.InputError) for name in mendable)
     assert not issubclass(errors.BudgetError, errors.InputError)
+
+
+def test_turn_takes_written_words() -> None:
+    """A mode and a delivery may be given as they are written, and become the words they mean."""
+    turn = Turn(mode="minimal", background="never")
+    assert (turn.mode, turn.background) == (Mode.MINIMAL, Delivery.NEVER)
+    assert turn == Turn(mode=Mode.MINIMAL, background=Delivery.NEVER)
+
+
+@pytest.mark.parametrize(("field", "value"), [("mode", "ful"), ("mode", 3), ("background", "sometimes")])
+def test_turn_refuses_unknown_words(field: str, value: object) -> None:
+    """A word that does not exist is refused with its field."""
+    with pytest.raises(UnknownName, match=f"unknown {field} '{value}'"):
+        Turn(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        *((name, value, "names and texts are texts") for name in ("agent", "user", "channel") for value in (None, 3)),
+        *((name, b"x", "names and texts are texts") for name in ("room", "situation", "session", "message", "project")),
+        *((name, ["x"], "names and texts are texts") for name in ("instructions", "blueprint", "model")),
+        ("now", datetime(2026, 11, 15), "now needs a zone"),  # noqa: DTZ001 - the claim is about such a time
+        ("now", "2026-11-15", "now is a datetime, not '2026-11-15'"),
+        ("now", 1_700_000_000, "now is a datetime"),
+        ("tools", [], "tools is a Toolset"),
+        ("tools", [Tool(name="x")], "tools is a Toolset"),
+    ],
+)
+def test_turn_checks_its_fields(field: str, value: object, words: str) -> None:
+    """A turn with a field of another kind is refused when it is made, in words that say what is wrong."""
+    with pytest.raises(InputError, match=words):
+        Turn(**{field: value})
+
+
+def test_whole_turn() -> None:
+    """A turn with a time in a zone and a set of tools is made."""
+    assert Turn(now=datetime(2026, 11, 15, tzinfo=UTC), tools=Toolset()).now is not None
+
+
+@pytest.mark.parametrize("name", ["a", "mcp.files-read_2", "A" * 128])
+def test_tool_name(name: str) -> None:
+    """A tool's name has letters, digits and three signs, as every provider takes it."""
+    assert Tool(name=name).name == name
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "a/b", "é", "a\n", "A" * 129])
+def test_bad_tool_name(name: str) -> None:
+    """Another name is refused before a provider would refuse the request."""
+    with pytest.raises(InputError, match="is no name for a tool"):
+        Tool(name=name)

@@ -1,11 +1,14 @@
 """Claims about edits while a workspace is open."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from foreword import Turn, Workspace
+from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace, write_files
 
 GOOD = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
@@ -139,3 +142,54 @@ def test_only_what_changed(ws: Workspace) -> None:
     second = ws.assemble(TURN)
     assert second.prompt.blocks[0].text == first.prompt.blocks[0].text
     assert second.prompt.blocks[1].text != first.prompt.blocks[1].text
+
+
+@pytest.mark.parametrize("bad", ["name: mine\nslots: 3\n", "name: [", pytest.param(""), "\0"])
+def test_bad_blueprint_edit(ws: Workspace, bad: str) -> None:
+    """A blueprint that an edit broke stays as it was and is a fault, until it is mended."""
+    good, turn = read_blueprint("default") or "", replace(TURN, blueprint="mine")
+    edit(ws, good.replace("title: Soul", "title: Heart"), "blueprints/mine.yaml")
+    text = ws.assemble(turn).prompt.text
+    assert "## Heart\n" in text
+    edit(ws, bad, "blueprints/mine.yaml")
+    for _ in range(2):
+        assert ws.assemble(turn).prompt.text == text
+        assert "blueprints/mine.yaml" in str(ws.fault)
+    edit(ws, good.replace("title: Soul", "title: Mind"), "blueprints/mine.yaml")
+    assert "## Mind\n" in ws.assemble(turn).prompt.text
+    assert ws.fault is None
+
+
+def test_emptied_blueprint(ws: Workspace) -> None:
+    """A blueprint that an editor empties for a moment does not give way to the shipped one of its name."""
+    good, turn = read_blueprint("coop") or "", replace(TURN, blueprint="coop")
+    edit(ws, good.replace("title: Runtime", "title: Now"), "blueprints/coop.yaml")
+    text = ws.assemble(turn).prompt.text
+    edit(ws, "", "blueprints/coop.yaml")
+    assert ws.assemble(turn).prompt.text == text
+    assert "blueprints/coop.yaml" in str(ws.fault)
+
+
+def test_threads(ws: Workspace) -> None:
+    """Threads that assemble while files are edited never fail, and end with the newest text."""
+    names = ("SOUL.md", "AGENTS.md", "USER.md", "rules/a.md", "memory/social/x.md")
+    end = time.monotonic() + 1
+
+    def work(user: str) -> int:
+        turns = 0
+        while time.monotonic() < end:
+            turns += bool(ws.assemble(replace(TURN, user=user, message=str(turns))).prompt.text)
+        return turns
+
+    with ThreadPoolExecutor(6) as pool:
+        workers = [pool.submit(work, user) for user in ("alice", "bob") * 3]
+        number = 0
+        while time.monotonic() < end:
+            number += 1
+            write_files(ws.files.root, {name: f"Edit {number} of {name}.\n" for name in names})
+            ws.refresh(now=number % 2 == 0)
+            time.sleep(0.01)
+        assert all(worker.result(timeout=30) for worker in workers)
+    ws.refresh(now=True)
+    text = ws.assemble(TURN).prompt.text
+    assert [name for name in names if f"Edit {number} of {name}" not in text] == []

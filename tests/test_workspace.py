@@ -1,6 +1,7 @@
 """Claims about a workspace as a whole."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,9 +12,12 @@ import foreword
 from foreword import Mode, Pace, Turn, UnknownName, Workspace, WorkspaceError
 from foreword.shipped import read_blueprint
 from foreword.sources import SOURCES, Section
+from foreword.sources.files import RACY
 from foreword.testing import NOON, make_workspace, write_files
+from foreword.tools import READING
 
 TURN = Turn(user="alice", situation="dm", model="openai:gpt-5", message="Hi")
+HEAD = b"owner: a\nusers: {a: {}}\n"
 FILES = {
     "SOUL.md": "Be kind.\n",
     "AGENTS.md": "Answer briefly.\n",
@@ -59,6 +63,17 @@ def test_no_configuration(tmp_path: Path) -> None:
         (b"owner: [a\n", "foreword.yaml:1: this is not valid YAML"),
         (b"", "the file is empty"),
         (b"owner: bob\nusers: {alice: {}}\n", "foreword.yaml:1: owner is 'bob', who is not listed under users"),
+        (
+            HEAD + b"agents:\n  a: {blueprint: defualt}\n",
+            "yaml:4: agents.a.blueprint is 'defualt', which does not exist",
+        ),
+        (HEAD + b"prompt: {files: [{path: .env}]}\n", "yaml:3: .* must not be the configuration or a hidden file"),
+        (HEAD + b"prompt: {files: [{path: ./foreword.yaml}]}\n", "yaml:3: .* must not be the configuration"),
+        (HEAD + b"prompt: {files: [{path: .foreword/x.md}]}\n", "yaml:3: .* or a hidden file such as .env"),
+        (HEAD + b"models: {x: {window: 0}}\n", "yaml:3: models.x.window must be above 0"),
+        (HEAD + b"models: {x: {window: -5}}\n", "yaml:3: models.x.window must not be below 0"),
+        (HEAD + b"models: {x: {factor: 0}}\n", "yaml:3: models.x.factor must be above 0"),
+        (HEAD + b"models: {x: {input_usd: -1}}\n", "yaml:3: models.x.input_usd must not be below 0"),
     ],
 )
 def test_broken_configuration(tmp_path: Path, raw: bytes, words: str) -> None:
@@ -144,6 +159,54 @@ def test_nothing_twice(tmp_path: Path, asked: list[str]) -> None:
     assert second.plan is first.plan
 
 
+def test_equal_tools(tmp_path: Path) -> None:
+    """A caller who makes a new set of the same tools for every turn gets the very same blocks."""
+    ws = make_workspace(tmp_path, FILES)
+    tools = [*READING.tools, foreword.Tool(name="lamp", trust=foreword.Trust.PUBLIC)]
+
+    def build() -> foreword.Assembly:
+        return ws.assemble(replace(TURN, tools=foreword.Toolset(tools)))
+
+    first, second = build(), build()
+    assert second.terms is first.terms
+    assert all(new is old for new, old in zip(second.fit.runs[:2], first.fit.runs[:2], strict=True))
+    assert all(new is old for new, old in zip(second.prompt.blocks[:2], first.prompt.blocks[:2], strict=True))
+
+
+def test_many_rules(tmp_path: Path) -> None:
+    """Hundreds of files share their tier well, and are fitted once."""
+    rule = "".join(f"{number}. Ask before you buy anything, and keep the receipt.\n" for number in range(1, 26))
+    files = {f"rules/{number:03}.md": rule for number in range(300)}
+    ws = make_workspace(tmp_path, {**files, ".foreword/schema.json": "{}\n"})
+    time.sleep(2 * RACY / 1e9)  # so that no file counts as just written, and none is read again
+    first = ws.assemble(TURN)
+    assert 300 <= first.terms.meter.count(rule) <= 360
+    tier = int(first.plan.blueprint.budget.tiers["medium"] * first.fit.limit)
+    used = sum(row.tokens for row in first.rows() if row.id.startswith("rules:"))
+    assert 0.6 * tier <= used <= tier
+    second = ws.assemble(replace(TURN, message="And now?"))
+    assert second.fit.runs[0] is first.fit.runs[0]
+    assert second.fit.runs[1] is first.fit.runs[1]
+
+
+def test_own_state_is_no_edit(tmp_path: Path) -> None:
+    """The counts that the first build of a workspace writes are no edit, and nothing is fitted again for them."""
+    ws = make_workspace(tmp_path, {f"rules/{number}.md": f"{number} Be kind. " * 60 for number in range(40)})
+    time.sleep(2 * RACY / 1e9)
+    first = ws.assemble(TURN)
+    assert (tmp_path / ".foreword").exists()
+    ws.refresh(now=True)
+    assert ws.assemble(TURN).fit.runs[0] is first.fit.runs[0]
+
+
+def test_message_is_counted_as_sent(tmp_path: Path) -> None:
+    """What is counted of a message is what is sent, also where escaping makes it longer."""
+    assembly = make_workspace(tmp_path, FILES).assemble(replace(TURN, message="<skill>" * 18_000))
+    sent = assembly.envelope("openai").request["messages"][-1]["content"][-1]["text"]
+    assert sent == "&lt;skill>" * 18_000
+    assert assembly.conversation == assembly.terms.meter.count(sent)
+
+
 def test_no_file_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While nothing changes, a file is opened once."""
     ws = make_workspace(tmp_path, FILES)
@@ -194,6 +257,35 @@ def test_failing_source(tmp_path: Path) -> None:
         assert (str(row.verdict), row.reason) == ("dropped", "source 'failing' failed: RuntimeError: no luck")
     finally:
         del SOURCES["failing"]
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda _: "Hi", "str"),
+        (lambda _: None, "NoneType"),
+        (lambda entry: [Section(entry=entry, text="Hi", origin="test")], "list"),
+        (lambda entry: (Section(entry=entry, text="Hi", origin="test"), "Hi"), "Section, str"),
+        (lambda entry: Section(entry=entry, text=b"Hi", origin="test"), "Section"),
+        (lambda entry: Section(entry=entry, text="\ud83e", origin="test"), "Section"),
+        pytest.param(lambda entry: Section(entry=entry, text="Hi", origin="test", title="\ud83e"), "Section"),
+    ],
+)
+@pytest.mark.parametrize("pace", ["static", "session", "turn"])
+def test_misfitting_source(tmp_path: Path, make: Callable, kind: str, pace: str) -> None:
+    """A source that gives no sections, or no whole characters, costs its slot, not the turn."""
+    foreword.source("odd", Pace.STATIC)(lambda _view, entry: make(entry))
+    try:
+        slot = f"  - {{id: odd, source: odd, pace: {pace}, trust: public, tier: low}}\n"
+        text = (read_blueprint("default") or "").replace("slots:\n", f"slots:\n{slot}")
+        ws = make_workspace(tmp_path, {**FILES, "blueprints/mine.yaml": text})
+        assembly = ws.assemble(replace(TURN, blueprint="mine"))
+        row = next(row for row in assembly.rows() if row.id == "odd")
+        reason = f"source 'odd' must give sections of whole characters, not {kind}"
+        assert (str(row.verdict), row.reason) == ("dropped", reason)
+        assert "Be kind." in assembly.prompt.text
+    finally:
+        del SOURCES["odd"]
 
 
 def test_reader_below_the_turn(tmp_path: Path) -> None:

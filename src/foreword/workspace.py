@@ -110,7 +110,7 @@ class Workspace:
     def _make_blueprint(self, name: str, own: str | Trouble | None) -> Blueprint:
         if isinstance(own, Trouble):
             raise WorkspaceError(f"blueprints/{name}.yaml {own.reason}")
-        text = own or read_blueprint(name)
+        text = read_blueprint(name) if own is None else own
         if text is None:
             raise UnknownName("blueprint", name, self.blueprint_names())
         return load_blueprint(

@@ -47,11 +47,17 @@ def test_shipped(name: str) -> None:
     [
         ("{id: a, source: file, pace: static}, {id: a, source: file, pace: static}", "slot 'a' stands twice"),
         ("{id: a, source: fil, pace: static}", "slot 'a' has the unknown source 'fil'; did you mean 'file'?"),
-        ("{id: a, source: time, pace: static}", "slot 'a' is static, but its source 'time' depends on what changes with the turn"),
+        (
+            "{id: a, source: time, pace: static}",
+            "slot 'a' is static, but its source 'time' depends on what changes with the turn",
+        ),
         ("{id: a, source: profile, pace: static}", "depends on what changes with the session; make it session"),
         ("{id: a, source: file, pace: static, tier: hihg}", "unknown tier 'hihg'"),
         ("{id: a, source: file, pace: session, placement: tail}", "travels in the tail, which holds turn slots only"),
-        ("{id: a, source: file, pace: static, file: 'x/{user}.md'}", "slot 'a' is static, but depends on who is speaking"),
+        (
+            "{id: a, source: file, pace: static, file: 'x/{user}.md'}",
+            "slot 'a' is static, but depends on who is speaking",
+        ),
         ("{id: a, source: folder, pace: static, folder: 'g/{group}'}", "is static, but depends on who is speaking"),
         ("{id: a, source: text, pace: static, text: '{family}'}", "is static, but depends on who is speaking"),
         ("{id: a, source: file, pace: static, per_user: true}", "is static, but depends on who is speaking"),

@@ -68,6 +68,12 @@ WORK = "id: task, source: task, pace: turn, placement: tail, required: true"
             HEAD,
             "system: 500, menu_share: 0.1, session_share: 0.0",
             [file_slot("a"), MUST, MENU],
+            ["tool schemas", "static slots", "must"],
+        ),
+        (
+            STRICT,
+            "system: 500, menu_share: 0.1, session_share: 0.0",
+            [file_slot("a"), MUST, MENU],
             ["tool schemas", "static slots", "menu", "must"],
         ),
         (STRICT, "system: 400", [file_slot("a", "required: true"), file_slot("b")], ["tool schemas", "a", "naming"]),
@@ -107,15 +113,15 @@ def test_static_leaves_room_for_session(tmp_path: Path) -> None:
         ("session_share: 0.3", [], 0),
         ("session_share: 0.3", ["floor: 0"], 300),
         ("session_share: 0.0", ["floor: 0"], 0),
-        ("session_share: 0.0", ["floor: 100", "floor: 50"], 150),
-        ("session_share: 0.0", ["floor: 100", "floor: 700"], 500),
+        ("session_share: 0.0", ["floor: 100", "floor: 700"], 0),
         ("session_share: 0.6", ["floor: 100", "floor: 700"], 600),
-        ("session_share: 0.1, menu_share: 0.2", ["floor: 50", "menu"], 250),
-        ("session_share: 0.0, menu_share: 0.2", ["floor: 50"], 50),
+        ("session_share: 0.1, menu_share: 0.2", ["floor: 50", "menu"], 100),
+        ("session_share: 0.3", ["modes: [minimal]"], 0),
+        ("session_share: 0.3", ["modes: [minimal]", "modes: [full]"], 300),
     ],
 )
 def test_what_static_leaves(tmp_path: Path, budget: str, more: list[str], left: int) -> None:
-    """Static slots leave what the blueprint says: a share, or floors and menu, up to half."""
+    """Static slots leave the session's share, whatever its floors, and nothing where the mode has no session slot."""
     slots = [file_slot("a")]
     for number, one in enumerate(more):
         slots.append(MENU if one == "menu" else f"id: s{number}, source: file, file: GONE.md, pace: session, {one}")
@@ -202,6 +208,19 @@ def test_conversation_does_not_fit(tmp_path: Path) -> None:
     parts, total = re.search(r": (.*) = ([\d,]+) tokens", str(caught.value)).groups()
     assert sum(read_numbers(parts)) == read_numbers(total)[0]
     assert "Compact the conversation" in str(caught.value)
+
+
+def test_window_too_small(tmp_path: Path) -> None:
+    """A window that is too small by itself fails with the sum, in which the answer has a quarter at most."""
+    config = "owner: a\nusers: {a: {trust: full}}\nmodels: {m: {window: 4000}}\n"
+    blueprint = (read_blueprint("default") or "").replace("  turn: 400", "  turn: 2500")
+    ws = make_workspace(tmp_path, {"foreword.yaml": config, "blueprints/wide.yaml": blueprint})
+    with pytest.raises(BudgetError) as caught:
+        ws.assemble(Turn(user="a", situation="dm", model="openai:m", blueprint="wide", tools=Toolset()))
+    assert str(caught.value) == (
+        "the window is too small: 600 for the system prompt + 2,500 for the turn + 1,000 for the answer + "
+        "conversation 0 = 4,100 tokens, and it has 4,000; 100 are missing. Use a model with a larger window."
+    )
 
 
 def test_small_window(tmp_path: Path) -> None:

@@ -8,10 +8,6 @@ from small import HEAD, STRICT, build, file_slot, lines, show, tell, why
 from foreword import Assembly
 from foreword.tools import READING
 
-OVERFLOW = pytest.mark.xfail(
-    strict=True,
-    reason="what overflows is asked for after a menu without room has made a loss of it, so no room is ever made",
-)
 MENU = "id: menu, source: menu, pace: session, trust: familiar"
 MEMORIES = {f"memory/social/P{number:02}.md": f"# Person {number}\n\nText.\n" for number in range(30)}
 
@@ -46,7 +42,6 @@ def test_nothing_to_list(tmp_path: Path) -> None:
     assert "Available" not in assembly.prompt.text
 
 
-@OVERFLOW
 def test_overflow(tmp_path: Path) -> None:
     """A file that finds no room is listed with its price where its slot allows it, and dropped where not."""
     slots = [file_slot("a"), file_slot("b", "listed: overflow"), file_slot("c"), MENU]
@@ -76,7 +71,7 @@ def test_stores_above_are_not_read(tmp_path: Path) -> None:
     assert [line.split()[1] for line in list_lines(assembly)] == ["social/c.md"]
 
 
-@pytest.mark.parametrize("listed", [pytest.param("overflow", marks=OVERFLOW), "always"])
+@pytest.mark.parametrize("listed", ["overflow", "always"])
 @pytest.mark.parametrize("head", [HEAD, STRICT], ids=["loose", "strict"])
 def test_room_for_one_more_line(tmp_path: Path, head: str, listed: str) -> None:
     """A file that moves to the menu for lack of room finds room there, which the others make for it."""
@@ -95,6 +90,18 @@ def test_no_room_is_kept_in_vain(tmp_path: Path, head: str) -> None:
     whole = build(tmp_path / "whole", "", slots, files, head=head, tools=READING)
     exact = build(tmp_path / "exact", f"system: {whole.system_tokens}", slots, files, head=head, tools=READING)
     assert tell(exact) == {"a": "kept", "menu": "absent"}
+
+
+def test_reserve_gives_way(tmp_path: Path) -> None:
+    """What the menu sets aside gives way to a required slot, but for the line that says where the menu is."""
+    slots = ["id: a, source: file, file: A.md, pace: session, required: true", MENU]
+    files = {"A.md": lines(30), **MEMORIES}
+    whole = build(tmp_path / "whole", "menu_share: 0.9", slots, files, head=STRICT, tools=READING)
+    needed = whole.fit.tool_tokens + next(row.tokens for row in whole.rows() if row.id == "a")
+    budget = f"menu_share: 0.9, system: {needed + 50}"
+    tight = build(tmp_path / "tight", budget, slots, files, head=STRICT, tools=READING)
+    assert tell(tight) == {"a": "kept", "menu": "dropped"}
+    assert 'read_section("menu", from=1)]' in show(tight, "menu")
 
 
 def test_listed_on_a_menu_that_is_there(tmp_path: Path) -> None:

@@ -134,10 +134,28 @@ def test_useless_part_is_given_on(tmp_path: Path) -> None:
     assert assembly.system_tokens > 200
 
 
+@pytest.mark.parametrize(("room", "count"), [(99, 0), (100, 1), (199, 1), (200, 2), (499, 4), (500, 5)])
+def test_as_many_as_can_stay(tmp_path: Path, room: int, count: int) -> None:
+    """Of texts that cannot each have a useful part, as many as possible stay, and the last ones are dropped."""
+    slots = [file_slot(name) for name in "abcdef"]
+    files = {f"{name.upper()}.md": lines(30) for name in "abcdef"}
+    told = list(tell(build(tmp_path, f"least: 100, system: {room}", slots, files)).values())
+    assert told == ["shortened"] * count + ["dropped"] * (6 - count)
+
+
 def test_reason_names_the_part(tmp_path: Path) -> None:
     """The reason of a loss names the room that the text really had."""
     assembly = build(tmp_path, "least: 81, system: 80", [file_slot("a")], {"A.md": lines(30)})
-    assert "80 are left for it" in why(assembly, "a")
+    assert why(assembly, "a") == "static slots have 80 of 80 tokens; wants 240, and its part is 80"
+
+
+def test_reason_names_its_own_part(tmp_path: Path) -> None:
+    """A short text that is kept whole does not lower the part that a long one's reason names."""
+    slots, files = [file_slot("a"), file_slot("b")], {"A.md": lines(30), "B.md": lines(1)}
+    assembly = build(tmp_path, "least: 100, system: 80", slots, files)
+    assert tell(assembly) == {"a": "dropped", "b": "kept"}
+    rest = 80 - next(row.tokens for row in assembly.rows() if row.id == "b")
+    assert why(assembly, "a").endswith(f"wants 240, and its part is {rest}")
 
 
 def test_never_cut(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_row(tmp_path: Path) -> None:
     row = find_row(assembly := build(tmp_path, TIGHT, ROWS, FILES, head=STRICT), "c")
     assert row.span is not None
     assert row.tokens == assembly.terms.meter.count(show(assembly, "c")) < row.wanted
-    assert "are left for it" in row.reason
+    assert row.reason.startswith("static slots have 300 of 300 tokens; wants 240, and its part is ")
     assert row.sha256
 
 
@@ -87,6 +87,18 @@ def test_listed_has_none(tmp_path: Path) -> None:
     assert "[gone " not in assembly.prompt.text
 
 
+def test_overflow_has_none(tmp_path: Path) -> None:
+    """What can be listed keeps no room for a line of its own when the turn has a menu."""
+    slots = [file_slot("a", "listed: overflow"), "id: menu, source: menu, pace: session, trust: familiar"]
+    budget = "least: 200, system: 400, menu_share: 0.2"
+    listed = build(tmp_path / "menu", budget, slots, {"A.md": lines(30)}, head=STRICT, tools=READING)
+    assert tell(listed) == {"a": "indexed", "menu": "kept"}
+    assert show(listed, "a") is None
+    alone = build(tmp_path / "alone", "least: 200, system: 150", slots, {"A.md": lines(30)}, head=STRICT)
+    assert tell(alone) == {"a": "dropped", "menu": "absent"}
+    assert show(alone, "a").startswith("[gone ")
+
+
 def test_short_texts_stay(tmp_path: Path) -> None:
     """A text no longer than the line that would stand for it is kept, whatever else needs room."""
     files = {**FILES, "B.md": "Tea.\n"}
@@ -98,10 +110,7 @@ def test_short_texts_stay(tmp_path: Path) -> None:
         assert tell(assembly)["b"] == "kept"
 
 
-LONE = pytest.mark.xfail(strict=True, reason="a text read on demand that is shorter than its line is lost in silence")
-
-
-@pytest.mark.parametrize("text", [lines(30), pytest.param("Tea.\n", marks=LONE)], ids=["long", "short"])
+@pytest.mark.parametrize("text", [lines(30), "Tea.\n"], ids=["long", "short"])
 def test_on_demand_without_tools(tmp_path: Path, text: str) -> None:
     """What is read on demand is named where the turn has no tool for that, however short it is."""
     slots = [file_slot("a", "listed: always"), "id: menu, source: menu, pace: session, trust: familiar"]

@@ -186,3 +186,32 @@ def test_invalid_files(say, record, folder, change, hint):
     assert (answer.code, answer.out) == (2, "")
     assert "b.json" in answer.err
     assert hint in answer.err
+
+
+def test_other_tools_of_the_same_weight(say, record, folder):
+    """Tools that changed and weigh the same are other tools."""
+    for name, what in (("a.json", "on"), ("b.json", "in")):
+        write_files(folder, {"tools.json": json.dumps([{"name": "lamp", "description": f"Switch it {what}"}])})
+        record(name, None, "--tools", "tools.json")
+    before, after = load("a.json"), load("b.json")
+    assert before["budget"]["used"] == after["budget"]["used"]
+    assert before["tools"] != after["tools"]
+    assert compare(say)["move"]["cause"] == "tools"
+    assert "the tool schemas changed" in say("diff", "a.json", "b.json").out
+
+
+def test_other_tools_of_a_short_prompt(say, record, folder):
+    """That tools changed is said also where nothing was cached."""
+    model = ("--model", "anthropic:claude-haiku-4-5")
+    record("a.json", {"AGENTS.md": "Short.\n"}, *model)
+    write_files(folder, {"tools.json": '[{"name": "lamp", "description": "Switch a lamp"}]'})
+    record("b.json", None, *model, "--tools", "tools.json")
+    assert "tool schemas changed" in say("diff", "a.json", "b.json").out
+
+
+def test_other_tools_for_another_model(say, record, folder):
+    """That tools changed is said also where the model did."""
+    record("a.json")
+    write_files(folder, {"tools.json": '[{"name": "lamp", "description": "Switch a lamp"}]'})
+    record("b.json", None, "--model", "anthropic:claude-opus-5", "--tools", "tools.json")
+    assert "tool schemas changed" in say("diff", "a.json", "b.json").out

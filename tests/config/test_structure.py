@@ -269,7 +269,7 @@ def test_unsupported_hint() -> None:
 def test_import_is_light() -> None:
     """Importing the configuration does not import yaml."""
     code = "import foreword.config, sys; print('yaml' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
 
 

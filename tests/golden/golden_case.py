@@ -49,8 +49,6 @@ class Case:
     """Words that must stand in the reason of these slots' verdicts."""
     silent: tuple[str, ...] = ()
     """Words that must not stand in the prompt."""
-    fault: str = ""
-    """What is wrong with the engine while it does not give this prompt; the golden is as it should be."""
 
 
 def alice(**facts: object) -> Turn:

@@ -64,6 +64,7 @@ CASES = (
         proves="missing files are skipped without a marker, and the soul falls back to the built-in one",
         base="coop",
         verdicts={"soul": "kept", "agents": "absent", "menu": "absent", "tool-list": "absent"},
+        says={"soul": "built-in soul"},
         silent=("MISSING",),
     ),
     Case(
@@ -162,7 +163,7 @@ CASES = (
         edge="tools",
         spare=0,
         verdicts={"tools": "shortened"},
-        says={"tools": "only 200 of "},
+        says={"tools": "session slots have 287 of 515 tokens"},
     ),
     Case(
         name="coop-199-left",
@@ -174,8 +175,7 @@ CASES = (
         edge="tools",
         spare=-1,
         verdicts={"tools": "indexed", "channel": "kept", "tool-list": "kept", "menu": "kept"},
-        says={"tools": "are left for it; on the menu"},
-        fault="what overflows is asked for after a menu without room has made a loss of it, so no room is ever made",
+        says={"tools": "of 514 tokens; wants 361, and its part is 141; on the menu"},
     ),
     Case(
         name="coop-201-left",
@@ -187,7 +187,7 @@ CASES = (
         edge="tools",
         spare=1,
         verdicts={"tools": "shortened"},
-        says={"tools": "only 201 of "},
+        says={"tools": "session slots have 288 of 516 tokens"},
     ),
     Case(
         name="coop-menu-whole",

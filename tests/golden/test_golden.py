@@ -41,12 +41,7 @@ def compare(path: Path, text: str) -> None:
         pytest.fail("\n".join([*lines, "", meant]), pytrace=False)
 
 
-def mark(case: Case) -> list[pytest.MarkDecorator]:
-    """Expect a case to fail whose prompt the engine does not give yet."""
-    return [pytest.mark.xfail(strict=True, reason=case.fault)] if case.fault and not WRITE else []
-
-
-@pytest.mark.parametrize("case", [pytest.param(case, id=name, marks=mark(case)) for name, case in CASES.items()])
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
 def test_golden(case: Case, tmp_path: Path) -> None:
     """The prompt is the golden byte for byte, its slots have their verdicts, and what is private stands nowhere."""
     assembly = assemble(case, tmp_path)

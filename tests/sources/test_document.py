@@ -76,7 +76,9 @@ def test_fields_are_texts(line: str, meta: dict, more: str) -> None:
     assert {name: document.field(name) for name in document.meta if name != "q"} == meta
 
 
-@pytest.mark.parametrize("raw", ["a: null", "a: Null", "a: NULL", "a: ~", "a: null\nq: 'quoted'", "a:", "a:\nq: 'quoted'"])
+@pytest.mark.parametrize(
+    "raw", ["a: null", "a: Null", "a: NULL", "a: ~", "a: null\nq: 'quoted'", "a:", "a:\nq: 'quoted'"]
+)
 def test_no_value_is_a_blank_field(raw: str) -> None:
     """A field without a value is blank, however it is read."""
     assert read(f"---\n{raw}\n---\nHi").field("a") == ""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from foreword import Assembly, InputError, Toolset, Turn, UnknownName, Workspace
+from foreword import Assembly, InputError, Tool, Toolset, Trust, Turn, UnknownName, Workspace
 from foreword.shipped import read_blueprint
-from foreword.testing import make_workspace
+from foreword.testing import make_workspace, write_files
 from foreword.tools import READING
 from foreword.tools.reading import MOST, Reading
 
@@ -100,7 +100,7 @@ def test_lines(ws: Workspace) -> None:
     part = get(ws, "MEMORY.md", **{"from": 2, "lines": 2})
     assert (part.text, part.first, part.last, part.more) == ("two\nthree", 2, 3, "")
     assert get(ws, "MEMORY.md", **{"from": 3, "lines": 99}).more == ""
-    with pytest.raises(InputError, match="^there are only 4 lines$"):
+    with pytest.raises(InputError, match=r"^there are only 4 lines$"):
         get(ws, "MEMORY.md", **{"from": 5})
 
 
@@ -202,3 +202,24 @@ def test_quotes_in_a_path(tmp_path: Path, name: str, call: str) -> None:
     ws = make_workspace(tmp_path, {f"memory/social/{name}": LONG * 5})
     assembly = ws.assemble(Turn(user="alice", situation="dm"))
     assert ws.call(assembly, "memory_get", {"path": f"social/{name}"}).more.startswith(call)
+
+
+@pytest.mark.parametrize("kind", ["../../x", "../core", "/etc/passwd", "a\0b"])
+def test_kind_is_no_path(ws: Workspace, kind: str) -> None:
+    """The kind of a tool names a text of ours or nothing; it reads no file."""
+    write_files(ws.files.root, {"x.md": "SECRET X\n"})
+    tool = Tool(name="lamp", kind=kind, trust=Trust.PUBLIC)
+    assembly = assemble(ws, tools=Toolset([tool]), blueprint="")
+    rows = {row.id: row for row in assembly.rows()}
+    assert rows["guidance"].reason == "the turn has no tools that need guidance"
+    assert "SECRET X" not in assembly.prompt.text
+
+
+def test_more_only_where_the_answer_ended_early(tmp_path: Path) -> None:
+    """An answer that has the last line asked for offers no more, though the file goes on."""
+    ws = make_workspace(tmp_path, {"memory/social/big.md": LONG})
+    assembly = ws.assemble(Turn(user="alice", situation="dm"))
+    asked = {"path": "social/big.md", "from": 10, "lines": 5}
+    assert ws.call(assembly, "memory_get", asked).more == ""
+    assert ws.call(assembly, "memory_get", {"path": "social/big.md", "from": 300}).more == ""
+    assert ws.call(assembly, "memory_get", {"path": "social/big.md"}).more != ""

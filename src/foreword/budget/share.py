@@ -88,8 +88,8 @@ def share_fairly(wishes: Sequence[Wish], room: int, why: str, terms: Terms) -> l
             break
         staying = [one for one in staying if id(one.section) not in lost]
     settled = {id(one.item): one for one in fitted}
-    part = min(level(wishes, room))
-    return [settled.get(id(one.section)) or lose(one, part, why, terms) for one in wishes]
+    everyone = zip(wishes, level(wishes, room), strict=True)
+    return [settled.get(id(one.section)) or lose(one, part, why, terms) for one, part in everyone]
 
 
 def choose_staying(wishes: Sequence[Wish], room: int, terms: Terms) -> list[Wish]:

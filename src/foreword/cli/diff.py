@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
     comparison = compare(before, after, find_overrides(args))
     if args.json:
         tokens = {"before": before.used, "after": after.used}
-        print_json({"tokens": tokens, **make_plain(comparison)})
+        print_json({"tokens": tokens, "tools_changed": before.tools != after.tools, **make_plain(comparison)})
     else:
         print_comparison(before, after, comparison)
     return 0
@@ -51,6 +51,8 @@ def print_comparison(before: "Recorded", after: "Recorded", comparison: "Compari
         print_changes(moved)
     same = sum(change.what == "same" and change.after > 0 for change in comparison.changes)
     print(f"\n{count(same, 'section')} {'is' if same == 1 else 'are'} the same")
+    if before.tools != after.tools and (comparison.move is None or comparison.move.cause != "tools"):
+        print("the tool schemas changed")
     print(show_move(comparison.move) if comparison.move else comparison.reason)
 
 

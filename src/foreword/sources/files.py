@@ -141,9 +141,8 @@ class Files:
     def _list(self, folder: str, name: str) -> Seen[tuple[str, ...]]:
         place = self._locate_folder(folder)
         if place is None:
-            # Whatever appears in its place later changes the folder above it, or the nearest one that exists.
-            above = (find_nearest(os.path.join(self.root, folder)),)
-            return Seen(sign_folders(above), (), folders=above)
+            wanted = os.path.join(self.root, folder)
+            return Seen(sign_folders([wanted]), (), folders=(wanted,))
         found: list[str] = []
         folders: list[str] = []
         unreadable: list[OSError] = []
@@ -242,8 +241,10 @@ def sign(facts: os.stat_result) -> tuple[int, ...]:
 
 
 def clean_name(path: str) -> str:
-    """Show a name that has control characters or is not UTF-8 without them; nothing is found under that name."""
-    return " ".join(path.encode("utf-8", "replace").decode().split()) if not path.isprintable() else path
+    """Show a name that has unprintable characters or is not UTF-8 without them; nothing is found under that name."""
+    if path.isprintable():
+        return path
+    return "".join(sign if sign.isprintable() else "\ufffd" for sign in path.encode("utf-8", "replace").decode())
 
 
 def sign_folders(folders: Sequence[str]) -> Signature:
@@ -256,13 +257,6 @@ def sign_folders(folders: Sequence[str]) -> Signature:
             return None
         marks += (facts.st_mtime_ns, facts.st_ino)
     return tuple(marks)
-
-
-def find_nearest(place: str) -> str:
-    """Find the nearest folder above a place that exists."""
-    while not os.path.isdir(place):
-        place = os.path.dirname(place)
-    return place
 
 
 def is_racy(signature: Signature) -> bool:

@@ -85,8 +85,8 @@ def is_usable(answer: object) -> bool:
     """Whether a source gave what a source gives, in whole characters."""
     if not isinstance(answer, Section):
         return isinstance(answer, Missing)
-    text: object = answer.text
-    return isinstance(text, str) and (text.isascii() or is_unicode(text))
+    words: tuple[object, ...] = (answer.text, answer.title)
+    return all(isinstance(text, str) and (text.isascii() or is_unicode(text)) for text in words)
 
 
 def is_unicode(text: str) -> bool:

@@ -57,7 +57,7 @@ class Reader:
         """Return the Markdown files below a folder, sorted, without those that the configuration lists by name."""
         paths = self._files.list(folder, name)
         self._note(Trace(folder, name, self._files.find(folder, name)))
-        return tuple([path for path in paths if path not in self._guard.listed])
+        return tuple([path for path in paths if path not in self._guard.listed and self._may_read(path)])
 
     def take_traces(self) -> tuple[Trace, ...]:
         """Return what was read since the last time, and go on noting."""
