@@ -24,7 +24,7 @@ def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = 
     conversation = weigh(message, turn.history, terms.meter)
     filled = read(plan, turn, ground, conversation)
     fitted = fit(filled, terms, conversation)
-    prompt = render(fitted, layout, ground.memo)
+    prompt = render(fitted, layout, ground.scratch)
     standing = ledger.compare(prompt)
     return Assembly(
         turn=turn,
@@ -75,6 +75,7 @@ def make_terms(plan: Plan, layout: Layout, tools: Toolset, ground: Ground) -> Te
         meter=layout.meter,
         tools=tools,
         tool_tokens=sum(layout.meter.count(tool.schema) for tool in tools.tools),
+        limit=plan.blueprint.budget.limit(layout.meter.facts.window),
         scale=layout,
         memo=ground.memo,
         scratch=ground.scratch,

@@ -175,8 +175,10 @@ class Turn:
             object.__setattr__(self, "mode", choose(Mode, "mode", self.mode))
         if self.background is not None:
             object.__setattr__(self, "background", choose(Delivery, "background", self.background))
-        check_kind("now", self.now, datetime)
-        check_kind("tools", self.tools, Toolset)
+        if type(self.tools) is not Toolset:
+            check_kind("tools", self.tools, Toolset)
+        if type(self.now) is not datetime:
+            check_kind("now", self.now, datetime)
         if self.now is not None and self.now.tzinfo is None:
             raise InputError(f"now needs a zone, and {self.now!r} has none; use datetime.now(UTC)")
 

@@ -19,7 +19,7 @@ class Account:
     def __init__(self, terms: Terms, runs: Sequence[Filled], *, overflow: bool) -> None:
         self.terms = terms
         self.budget = terms.blueprint.budget
-        self.limit = self.budget.limit(terms.meter.facts.window)
+        self.limit = terms.limit
         self.left = self.limit - terms.tool_tokens
         self.spent = {"tool schemas": terms.tool_tokens}
         self.fitted: dict[int, Fitted] = {}

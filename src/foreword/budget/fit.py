@@ -35,18 +35,19 @@ class Fit:
 
 
 def fit(filled: Sequence[Filled], terms: Terms, conversation: int) -> Fit:
-    """Give every item its verdict; static and session runs are fitted once for as long as they are the same."""
-    limit = terms.blueprint.budget.limit(terms.meter.facts.window)
+    """Give every item its verdict; what is the same as in another turn is fitted once."""
+    check_window(terms, conversation)
     stable = terms.memo.once(fit_stable, terms, *[run for run in filled if run.pace is not Pace.TURN])
-    passing = fit_turn([run for run in filled if run.pace is Pace.TURN], terms)
+    passing = terms.scratch.once(fit_turn, terms, *[run for run in filled if run.pace is Pace.TURN])
     runs = tuple([passing[id(run)] if run.pace is Pace.TURN else stable[id(run)] for run in filled])
-    check_window(terms, limit, conversation)
-    return Fit(runs=runs, limit=limit, tool_tokens=terms.tool_tokens)
+    return Fit(runs=runs, limit=terms.limit, tool_tokens=terms.tool_tokens)
 
 
-def check_window(terms: Terms, limit: int, conversation: int) -> None:
+def check_window(terms: Terms, conversation: int) -> None:
     """Fail with the arithmetic when prompt, conversation and answer cannot share the window."""
-    budget, window = terms.blueprint.budget, terms.meter.facts.window
+    budget, window, limit = terms.blueprint.budget, terms.meter.facts.window, terms.limit
+    if conversation <= window - limit - budget.turn - budget.reserve:
+        return
     reserve = budget.keep_back(window)
     fixed = limit + budget.turn + reserve
     if fixed + conversation <= window:
@@ -59,7 +60,7 @@ def check_window(terms: Terms, limit: int, conversation: int) -> None:
     )
 
 
-def fit_turn(runs: Sequence[Filled], terms: Terms) -> dict[int, FittedRun]:
+def fit_turn(terms: Terms, *runs: Filled) -> dict[int, FittedRun]:
     """Fit what changes with the turn into its own room, so that it presses on nothing else."""
     room = terms.blueprint.budget.turn
     whole = {id(run): keep_run(run, terms) for run in runs}

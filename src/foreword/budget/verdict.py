@@ -28,6 +28,8 @@ class Terms:
     meter: Meter
     tools: Toolset
     tool_tokens: int
+    limit: int
+    """What static and session slots may use together, tool schemas included."""
     scale: Scale
     memo: Memo
     scratch: Memo

@@ -32,6 +32,8 @@ class Layout:
 
     def guard(self, message: str) -> str:
         """Keep a person's own words from looking like one of our sections; the rest of their Markdown stays."""
+        if message.isprintable() and "<" not in message and "#" not in message:
+            return message
         return self._guard.escape(normalise(message), Voice.OWNER)
 
     def draw(self, section: Section, body: str, *, opens: bool = True) -> str:

@@ -1,6 +1,6 @@
 """The prompt: blocks of text, and spans that say which section every character belongs to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foreword.budget import Fit, FittedRun
 from foreword.frozen import frozen
@@ -60,15 +60,22 @@ class Prompt:
 
 def render(fit: Fit, layout: Layout, memo: Memo) -> Prompt:
     """Render every run; a turn section at the very end has no separator, since nothing ever follows it."""
-    last = fit.runs[-1] if fit.runs else None
-    blocks = [
-        draw_run(run, layout, ends=run is last) if run.pace is Pace.TURN else memo.once(draw_run, run, layout)
-        for run in fit.runs
-    ]
+    last = fit.runs[-1] if fit.runs and fit.runs[-1].pace is Pace.TURN else None
+    blocks = [memo.once(draw_last if run is last else draw_run, run, layout) for run in fit.runs]
     return Prompt(blocks=tuple([block for block in blocks if block.text]))
 
 
-def draw_run(run: FittedRun, layout: Layout, *, ends: bool = False) -> Block:
+def draw_last(run: FittedRun, layout: Layout) -> Block:
+    """Render the run that nothing ever follows."""
+    block = draw_run(run, layout)
+    if not block.spans:
+        return block
+    text = block.text.removesuffix(SEPARATOR)
+    last = block.spans[-1]
+    return replace(block, text=text, spans=(*block.spans[:-1], Span(last.id, last.start, len(text), last.tokens)))
+
+
+def draw_run(run: FittedRun, layout: Layout) -> Block:
     """Render one run, and say where each of its sections stands."""
     pieces: list[str] = []
     spans: list[Span] = []
@@ -86,10 +93,6 @@ def draw_run(run: FittedRun, layout: Layout, *, ends: bool = False) -> Block:
         spans.append(Span(section.id, at, at + len(piece), tokens))
         pieces.append(piece)
         at += len(piece)
-    if ends and spans:
-        last = spans.pop()
-        pieces[-1] = pieces[-1].removesuffix(SEPARATOR)
-        spans.append(Span(last.id, last.start, last.start + len(pieces[-1]), last.tokens))
     return Block(
         pace=run.pace,
         placement=run.placement,

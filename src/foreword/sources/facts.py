@@ -1,6 +1,8 @@
 """Sources that put the facts of a session and of a moment into words."""
 
 from dataclasses import fields
+from datetime import datetime
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from foreword.blueprint import Planned
@@ -77,11 +79,17 @@ def show_host(view: SessionView, entry: Planned) -> Item:
 @source("time", Pace.TURN)
 def tell_time(view: TurnView, entry: Planned) -> Item:
     """Tell the time to the minute, in the zone of whoever is asking."""
-    zone, note = find_zone(view.session.zone)
-    moment = view.now.astimezone(zone)
-    day = f"{DAYS[moment.weekday()]}, {moment.day} {MONTHS[moment.month - 1]} {moment.year}"
-    text = f"It is {day}, {moment.hour:02}:{moment.minute:02} ({zone.key})."
+    text, note = spell_time(int(view.now.timestamp()) // 60, view.session.zone)
     return tell(entry, text, "clock", note)
+
+
+@lru_cache(maxsize=4_096)
+def spell_time(minute: int, name: str) -> tuple[str, str]:
+    """Spell a minute out, and note a zone that is not known."""
+    zone, note = find_zone(name)
+    moment = datetime.fromtimestamp(minute * 60, zone)
+    day = f"{DAYS[moment.weekday()]}, {moment.day} {MONTHS[moment.month - 1]} {moment.year}"
+    return f"It is {day}, {moment.hour:02}:{moment.minute:02} ({zone.key}).", note
 
 
 @source("environment", Pace.TURN)

@@ -151,8 +151,8 @@ class Files:
             folders.append(base)
             part = os.path.relpath(base, place).replace(os.sep, "/")
             prefix = folder if part == "." else f"{folder}/{part}"
-            wanted = (name,) if name else tuple(file for file in files if file.endswith(".md"))
-            found.extend(f"{prefix}/{file}" for file in wanted if file in files)
+            matching = (name,) if name else tuple(file for file in files if file.endswith(".md"))
+            found.extend(f"{prefix}/{file}" for file in matching if file in files)
             if len(found) > MANY:
                 break
         found += [f"{os.path.relpath(error.filename, self.root)}/" for error in unreadable]

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from foreword.blueprint import Plan, Planned, Run
 from foreword.config.schema import Config
+from foreword.memo import Memo
 from foreword.sources.files import Files
 from foreword.sources.ground import Ground
 from foreword.sources.registry import SOURCES
@@ -25,16 +26,20 @@ def read(plan: Plan, turn: Turn, ground: Ground, conversation: int) -> tuple[Fil
     moment = see_turn(session, turn, session.static.beyond - plan.blueprint.budget.turn - conversation)
     slower: dict[Pace, StaticView | SessionView] = {Pace.STATIC: session.static, Pace.SESSION: session}
     return tuple(
-        [fill(run, moment) if run.pace is Pace.TURN else fill_again(run, slower[run.pace], ground) for run in plan.runs]
+        [
+            fill(run, moment, ground.scratch) if run.pace is Pace.TURN else fill_again(run, slower[run.pace], ground)
+            for run in plan.runs
+        ]
     )
 
 
-def fill(run: Run, view: View) -> Filled:
-    """Ask the source of every entry of a run."""
-    items: list[Item] = []
+def fill(run: Run, view: View, scratch: Memo) -> Filled:
+    """Ask the source of every entry of a run; the same answers are the same run, so that nobody works on it twice."""
+    found: list[Item] = []
     for entry in run.entries:
-        items += ask(entry, view)
-    return Filled(pace=run.pace, placement=run.placement, items=tuple(items))
+        found += ask(entry, view)
+    items = tuple(found)
+    return scratch.recall((run, items), lambda: Filled(pace=run.pace, placement=run.placement, items=items))
 
 
 def fill_again(run: Run, view: StaticView | SessionView, ground: Ground) -> Filled:
