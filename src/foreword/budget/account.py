@@ -7,7 +7,7 @@ from foreword.budget.menu import fit_menu, index, index_always, write
 from foreword.budget.share import Wish, can_list, share, weigh_stub, wish
 from foreword.budget.verdict import Fitted, Terms, keep, leave_out
 from foreword.errors import BudgetError
-from foreword.sources import Filled
+from foreword.sources import Filled, Section
 from foreword.words import Pace, Verdict
 
 MENU = "menu"  # the source whose section the budget writes
@@ -68,13 +68,16 @@ class Account:
     def reserve_menu(self, wishes: Sequence[Wish], *, overflow: bool) -> int:
         """Set aside what the menu could need, within its share and what is left, but no less than its stub."""
         files = [one for one in self.listable if overflow or is_always_listed(one)]
-        if self.menu is None or not (files or self.menu.lines):
+        menu = self.menu
+        if menu is None or not (files or menu.lines):
             return 0
-        longest = write(self.menu, [one.section for one in files], self.terms)
-        wanted = self.terms.scale.weigh(longest, longest.text)
+        sections = tuple(one.section for one in files)
+        wanted, stub = self.terms.scratch.recall(
+            ("longest", self.terms, menu, sections), lambda: weigh_menu(menu, sections, self.terms)
+        )
         needed = sum(one.wanted if one.section.slot.required else one.base for one in wishes)
         most = min(int(self.limit * self.budget.menu_share), self.left - needed)
-        return min(wanted, max(most, weigh_stub(longest, self.terms)))
+        return min(wanted, max(most, stub))
 
     def fit_tier(self, tier: str, wishes: Sequence[Wish], room: int, pool: str) -> int:
         """Fit one tier and return what it used."""
@@ -110,8 +113,11 @@ class Account:
         if self.menu is None:
             return
         indexed = [one for one in self.fitted.values() if one.verdict is Verdict.INDEXED]
-        menu = write(self.menu, [one.item for one in indexed], self.terms)
-        fitted = fit_menu(menu, self.menu.text, self.reserved, self.terms)
+        menu, listed = self.menu, tuple(one.item for one in indexed)
+        fitted = self.terms.scratch.recall(
+            ("menu", self.terms, menu, listed, self.reserved),
+            lambda: fit_menu(write(menu, listed, self.terms), menu.text, self.reserved, self.terms),
+        )
         self.fitted[id(self.menu)] = fitted
         if fitted.body is None and fitted.verdict is Verdict.DROPPED:
             for one in indexed:
@@ -136,3 +142,9 @@ def spell_out(spent: dict[str, int], wishes: Sequence[Wish], pool: str, limit: i
         f"the prompt does not fit: {parts} = {needed:,} tokens, and {pool} has {limit:,}; "
         f"{needed - limit:,} are missing. Use a model with a larger window, fewer tools, or shorter texts."
     )
+
+
+def weigh_menu(menu: Section, sections: Sequence[Section], terms: Terms) -> tuple[int, int]:
+    """Weigh the menu with these sections on it, and the line that would stand where it was left out."""
+    longest = write(menu, sections, terms)
+    return terms.scale.weigh(longest, longest.text), weigh_stub(longest, terms)

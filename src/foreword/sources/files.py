@@ -104,7 +104,7 @@ class Files:
             self._links.setdefault(path, Seen(self._sign(path), None))
 
     def _sweep(self) -> None:
-        stale = [path for path, seen in self._files.items() if seen.racy or self._sign(path) != seen.signature]
+        stale = self._find_stale()
         gone = [key for key, seen in self._folders.items() if seen.racy or sign_folders(seen.folders) != seen.signature]
         for path in stale:
             del self._files[path]
@@ -117,6 +117,21 @@ class Files:
         if stale or gone or moved:
             self.generation += 1
         self._forget()
+
+    def _find_stale(self) -> Sequence[str]:
+        """Find the files that are no longer as they were; this runs often, so it is one plain loop."""
+        stale = []
+        look, root = os.stat, self.root
+        for path, seen in self._files.items():
+            signature: Signature = None
+            try:
+                facts = look(f"{root}/{path}")
+                signature = (facts.st_mtime_ns, facts.st_size, facts.st_ino, facts.st_ctime_ns, facts.st_mode)
+            except (OSError, ValueError):
+                pass
+            if signature != seen.signature or seen.racy:
+                stale.append(path)
+        return stale
 
     def _forget(self) -> None:
         """Forget names that lead nowhere, once there are many: whoever asks again finds out again."""

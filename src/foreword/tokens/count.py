@@ -1,6 +1,7 @@
 """Counting tokens: each long text is counted once, and its count outlives the process."""
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import blake2b
@@ -10,6 +11,9 @@ from foreword.tokens.models import ModelFacts
 from foreword.words import Vocabulary
 
 LASTING = 400  # texts from this length are worth a row on disk
+PARTED, ENTIRE = 1_500, 200_000  # texts of these lengths are counted by paragraph
+# Before a line that begins with neither white space nor a slash: both vocabularies begin a new word there.
+PARAGRAPH = re.compile(r"(?<=\n\n)(?=[^\s/])")
 KEPT = 10_000  # counted texts that are remembered
 
 
@@ -31,6 +35,7 @@ class Counter:
         self._shelf = shelf
         self._long: dict[str, int] = {}
         self._short: dict[str, int] = {}
+        self._parts: dict[str, int] = {}
         self._stored: dict[bytes, int] | None = None
         self._fresh: dict[bytes, int] = {}
 
@@ -67,10 +72,26 @@ class Counter:
         return known
 
     def _encode(self, text: str) -> int:
-        try:
-            return encoder(self._vocabulary)(text)
-        except UnicodeEncodeError:  # half of a surrogate pair, which no provider would take either
-            return encoder(self._vocabulary)(text.encode("utf-8", "replace").decode())
+        if not PARTED <= len(text) <= ENTIRE:
+            return encode(self._vocabulary, text)
+        # No token crosses these places, so an edit costs one paragraph and not the whole text.
+        return sum([self._count_part(part) for part in PARAGRAPH.split(text)])
+
+    def _count_part(self, part: str) -> int:
+        known = self._parts.get(part)
+        if known is None:
+            if len(self._parts) >= KEPT:
+                self._parts.clear()
+            known = self._parts[part] = encode(self._vocabulary, part)
+        return known
+
+
+def encode(vocabulary: Vocabulary, text: str) -> int:
+    """Count the tokens of a text anew."""
+    try:
+        return encoder(vocabulary)(text)
+    except UnicodeEncodeError:  # half of a surrogate pair, which no provider would take either
+        return encoder(vocabulary)(text.encode("utf-8", "replace").decode())
 
 
 class Meter:

@@ -1,0 +1,28 @@
+"""Claims about counting by paragraph."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foreword.tokens.count import PARAGRAPH, Counter, encode
+from foreword.words import Vocabulary
+
+WORDS = st.sampled_from(
+    ["word", " two", ".", "\n", "\n\n", "/", "## ", "- ", "\t", "  ", "é", "漢字", "🪶", "`", "</x>", "1,204", "\r\n", "I'm"]
+)
+
+
+@pytest.mark.parametrize("vocabulary", list(Vocabulary))
+@given(st.lists(WORDS, max_size=80).map("".join))
+def test_no_token_crosses_a_paragraph(vocabulary: Vocabulary, text: str) -> None:
+    """The tokens of a text are the tokens of its paragraphs.
+
+    Seen to fail when a paragraph could begin with a slash, which both vocabularies join to the line breaks before it.
+    """
+    assert sum(encode(vocabulary, part) for part in PARAGRAPH.split(text)) == encode(vocabulary, text)
+
+
+@given(st.lists(WORDS, min_size=400, max_size=800).map("".join))
+def test_long_texts(text: str) -> None:
+    """A long text has the same count whether it is counted by paragraph or at once."""
+    assert Counter(Vocabulary.O200K).count(text) == encode(Vocabulary.O200K, text)
