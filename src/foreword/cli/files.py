@@ -9,6 +9,7 @@ from foreword.config.nodes import Node, Scalar, Sequence, Table
 from foreword.config.structure import settle, structure
 from foreword.errors import ConfigError, Fault, InputError
 from foreword.frozen import frozen
+from foreword.sources.document import is_unicode
 from foreword.turn import Message, Task, Tool
 from foreword.words import Trust
 
@@ -64,15 +65,6 @@ def read_json(path: str) -> Any:
     if "\\u" in text and not is_unicode(json.dumps(value, ensure_ascii=False)):
         raise InputError(f"{path} has half of a surrogate pair (\\ud800 to \\udfff), which is no character")
     return value
-
-
-def is_unicode(text: str) -> bool:
-    """Tell whether a text has whole characters only."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def read_task(path: str) -> Task:

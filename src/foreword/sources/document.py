@@ -141,6 +141,15 @@ def shorten_line(text: str) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 1].rstrip() + "…"
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text has whole characters only."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def escape_markup(text: str) -> str:
     """Write a text so that it cannot open or close an element."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

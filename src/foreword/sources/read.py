@@ -6,6 +6,7 @@ from functools import lru_cache
 from foreword.blueprint import Plan, Planned, Run
 from foreword.config.schema import Config
 from foreword.memo import Memo
+from foreword.sources.document import is_unicode
 from foreword.sources.files import Files
 from foreword.sources.ground import Ground
 from foreword.sources.registry import SOURCES
@@ -92,15 +93,6 @@ def is_usable(answer: object) -> bool:
         return isinstance(answer, Missing)
     words: tuple[object, ...] = (answer.text, answer.title)
     return all(isinstance(text, str) and (text.isascii() or is_unicode(text)) for text in words)
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a text has whole characters only."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def misfit(entry: Planned, answers: tuple[object, ...]) -> Missing:
