@@ -7,6 +7,8 @@ from hypothesis import assume, given
 from worlds import PEOPLE, assemble, turns, worlds
 
 from foreword.sources import SOURCES, SessionView, StaticView, TurnView
+from foreword.testing import make_workspace
+from foreword.turn import Turn
 from foreword.words import Pace
 
 OF_SESSIONS = {field.name for field in fields(SessionView)} - {field.name for field in fields(StaticView)}
@@ -62,3 +64,19 @@ def test_the_static_block_is_the_same_for_everybody_at_one_clearance(world, turn
                 other = assemble(workspace, replace(turn, user=user, channel=channel, instructions=instructions))
                 if other and other.clearance.level == first.clearance.level:
                     assert [block.text for block in other.prompt.blocks if block.pace is Pace.STATIC] == mine
+
+
+def test_a_slow_source_in_a_fast_slot_sees_no_more(tmp_path):
+    """A source is handed a view of its own pace, however fast the slot is that it fills.
+
+    Seen to fail when `narrow` handed on the view of the slot.
+    """
+    blueprint = (
+        "name: mine\nmarker: x\nmarker_without_call: x\n"
+        "slots:\n  - {id: a, source: file, file: A.md, pace: turn, trust: public}\n"
+        "  - {id: b, source: channel, pace: turn, trust: public}\n"
+    )
+    workspace = make_workspace(tmp_path, {"A.md": "text", "blueprints/mine.yaml": blueprint})
+    with spying() as views:
+        workspace.assemble(Turn(user="alice", situation="dm", blueprint="mine"))
+    assert [type(view) for _, view in views] == [StaticView, SessionView]

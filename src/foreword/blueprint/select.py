@@ -61,7 +61,7 @@ def find_claimed(blueprint: Blueprint, config: Config, names: dict[str, str]) ->
 def plan_slot(entry: Planned, listed: PromptFile | None, turn: Turn, clearance: Clearance, config: Config) -> Planned:
     """Plan one slot of the blueprint, with the trust that the configuration gives its file."""
     slot = entry.slot
-    least = listed.trust if listed else slot.file_trust or slot.trust
+    least = listed.trust if listed else slot.file_least
     # Where a built-in text lies beneath the file, only the file is withheld.
     shown = clearance.level >= least or slot.file_trust is None
     file = entry.paths[0] if entry.paths and shown else ""

@@ -89,6 +89,11 @@ class Slot:
     voice: Voice = Voice.OWNER
     """Whose words it carries, and so how much of its structure is kept."""
 
+    @property
+    def file_least(self) -> Trust:
+        """The least clearance for the slot's file."""
+        return self.trust if self.file_trust is None else self.file_trust
+
 
 @frozen(eq=True)
 class Budget:

@@ -1,6 +1,7 @@
 """The least clearance of any file, by its path: for links, and for what the configuration lists."""
 
 import re
+from functools import cache
 
 from foreword.blueprint import Blueprint
 from foreword.config.schema import Config
@@ -16,9 +17,7 @@ class FileGuard:
         self.listed = {entry.path: entry.trust for entry in config.prompt.files}
         self._stores = config.stores
         self._overlays = {situation.prompt_overlay for situation in config.situations.values()}
-        slots = [slot for slot in blueprint.slots if not slot.per_user and slot.file != "{overlay}"]
-        self._files = [(open_names(slot.file), slot.file_trust or slot.trust) for slot in slots if slot.file]
-        self._folders = [(open_names(slot.folder + "/"), slot.trust) for slot in slots if slot.folder]
+        self._slots = [slot for slot in blueprint.slots if not slot.per_user and slot.file != "{overlay}"]
 
     def find_least(self, path: str) -> Trust:
         """Return the least clearance that may see a file; what nothing lists is for `full`."""
@@ -32,11 +31,13 @@ class FileGuard:
             return store.trust if store else Trust.FULL
         if top == "agents":
             return self.find_least(rest.partition("/")[2]) if rest.count("/") else Trust.FULL
-        matches = [trust for pattern, trust in self._files if pattern.fullmatch(path)]
-        matches += [trust for pattern, trust in self._folders if pattern.match(path)]
+        files = [slot for slot in self._slots if slot.file and open_names(slot.file).fullmatch(path)]
+        folders = [slot for slot in self._slots if slot.folder and open_names(f"{slot.folder}/").match(path)]
+        matches = [*(slot.file_least for slot in files), *(slot.trust for slot in folders)]
         return max(matches, default=Trust.FULL)
 
 
+@cache
 def open_names(template: str) -> re.Pattern[str]:
     """Let every name in a template stand for any name."""
     return re.compile(NAME.sub("[^/]+", re.escape(template)))
