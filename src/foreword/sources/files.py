@@ -15,7 +15,6 @@ from foreword.sources.document import Document, Trouble, parse_document
 LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a prompt
 SWEEP = 0.25  # seconds between two looks at the disk
 RACY = 50_000_000  # a file written so few nanoseconds before it was read may change again unseen
-MANY = 20_000  # files of one folder
 MANY_NAMES = 5_000  # watched names, after which those that lead nowhere are forgotten
 
 Signature = tuple[int, ...] | None
@@ -75,7 +74,7 @@ class Files:
         return os.path.relpath(real, self.root).replace(os.sep, "/") if self._holds(real) else path
 
     def list(self, folder: str, name: str = "") -> tuple[str, ...]:
-        """Return the Markdown files below a folder, sorted, or those of one name one level down."""
+        """Return the Markdown files below a folder, sorted, or those of one name."""
         key = f"{folder}\0{name}"
         with self._lock:
             seen = self._folders.get(key)
@@ -168,8 +167,6 @@ class Files:
             prefix = folder if part == "." else f"{folder}/{part}"
             matching = (name,) if name else tuple(file for file in files if file.endswith(".md"))
             found.extend(f"{prefix}/{file}" for file in matching if file in files)
-            if len(found) > MANY:
-                break
         found += [f"{os.path.relpath(error.filename, self.root)}/" for error in unreadable]
         signature = sign_folders(folders)
         return Seen(signature, tuple(sorted(map(clean_name, found))), racy=is_racy(signature), folders=tuple(folders))
