@@ -321,10 +321,14 @@ def test_files_in_trouble(tmp_path: Path) -> None:
     ("path", "row"), [("rules/x\\y.md", "rules:x\\y.md"), ("skills/x\\y/SKILL.md", ""), ("memory/social/x\\y.md", "")]
 )
 def test_refused_name(tmp_path: Path, path: str, row: str) -> None:
-    """A file whose name is refused costs itself and nothing else."""
+    """A file whose name is refused costs itself and nothing else, and the model is told of a loss in its place."""
     whole = make_workspace(tmp_path / "whole", FILES).assemble(TURN)
     assembly = make_workspace(tmp_path / "odd", {**FILES, path: "ODD\n"}).assemble(TURN)
-    assert assembly.prompt.text == whole.prompt.text
+    notice = (
+        f"### x\\y.md\n[{path} is refused; paths are relative to the workspace and stay below it]\n\n" if row else ""
+    )
+    assert assembly.prompt.text.replace(notice, "") == whole.prompt.text
+    assert notice in assembly.prompt.text
     found = {row.id: row for row in assembly.rows()}
     if row:
         assert str(found[row].verdict) == "dropped"

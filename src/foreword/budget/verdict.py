@@ -49,10 +49,9 @@ class Fitted:
 
 
 def keep(section: Section, wanted: int) -> Fitted:
-    """Keep a section whole."""
-    return Fitted(
-        item=section, verdict=Verdict.KEPT, reason=section.note, body=section.text, wanted=wanted, tokens=wanted
-    )
+    """Keep a section whole; one that only laments a loss is still a loss."""
+    verdict = Verdict.DROPPED if section.lost else Verdict.KEPT
+    return Fitted(item=section, verdict=verdict, reason=section.note, body=section.text, wanted=wanted, tokens=wanted)
 
 
 def leave_out(section: Section, wanted: int, verdict: Verdict, reason: str) -> Fitted:

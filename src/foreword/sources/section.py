@@ -51,6 +51,8 @@ class Section(Placed):
     note: str = ""
     description: str = ""
     lines: tuple[str, ...] = ()
+    lost: bool = False
+    """Whether the text only says that the real one cannot be used."""
 
 
 @frozen
@@ -64,6 +66,11 @@ class Missing(Placed):
 
 
 Item = Section | Missing
+
+
+def lament(entry: Planned, reason: str, name: str = "") -> Section:
+    """Say in the place of a file that it is there and cannot be used."""
+    return Section(entry=entry, name=name, title=name, text=f"[{reason}]", origin="", note=reason, lost=True)
 
 
 @lru_cache(maxsize=4_096)

@@ -7,9 +7,9 @@ from foreword.frozen import frozen
 from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, normalise, one_line
 from foreword.sources.registry import source
-from foreword.sources.section import Item, Missing, Section, absent
+from foreword.sources.section import Item, Missing, Section, absent, lament
 from foreword.sources.view import SessionView, StaticView
-from foreword.words import Pace, Verdict
+from foreword.words import Pace
 
 UNFOUND = "cannot be opened; its name should be plain UTF-8"
 IDENTITY = {
@@ -75,7 +75,7 @@ def read_folder(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
                 items.append(Missing(entry=entry, name=name, reason=f"{path} is blank"))
             case trouble:
                 reason = f"{path} {trouble.reason if trouble else UNFOUND}"
-                items.append(Missing(entry=entry, name=name, reason=reason, verdict=Verdict.DROPPED))
+                items.append(lament(entry, reason, name))
     return tuple(items) or Missing(
         entry=entry, reason=f"there is nothing in {entry.folder}" if entry.folder else "it belongs to rooms"
     )
@@ -149,11 +149,11 @@ def find_document(view: StaticView, entry: Planned, *, fields: bool = False) -> 
     return Found(note="; ".join(troubles), lost=lost)
 
 
-def missing(entry: Planned, found: Found) -> Missing:
+def missing(entry: Planned, found: Found) -> Item:
     """Say why a slot has no text: a file that cannot be used is a loss, one that is not there is none."""
     name = entry.paths[-1] if entry.paths else ""
     reason = found.note or (f"{name} does not exist" if name else "no file is configured for it")
-    return Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED if found.lost else Verdict.ABSENT)
+    return lament(entry, reason) if found.lost else Missing(entry=entry, reason=reason)
 
 
 def section_of(entry: Planned, document: Document, *, name: str = "", title: str = "", note: str = "") -> Section:
