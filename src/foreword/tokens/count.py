@@ -12,7 +12,7 @@ from foreword.words import Vocabulary
 
 LASTING = 400  # texts from this length are worth a row on disk
 PARTED, ENTIRE = 1_500, 200_000  # texts of these lengths are counted by paragraph
-# Before a line that begins with neither white space nor a slash: both vocabularies begin a new word there.
+# Before a line that begins with neither white space nor a slash, which o200k joins to what stands before it.
 PARAGRAPH = re.compile(r"(?<=\n\n)(?=[^\s/])")
 KEPT = 10_000  # counted texts that are remembered
 
