@@ -2,9 +2,9 @@
 
 import sys
 
-from bench import cold, memory, start, warm
+from bench import cold, memory, signal, start, warm
 
-BENCHES = {"warm": warm, "cold": cold, "start": start, "memory": memory}
+BENCHES = {"warm": warm, "cold": cold, "start": start, "memory": memory, "signal": signal}
 
 
 def main(names: list[str]) -> int:

@@ -278,7 +278,7 @@ def test_linked_overlay_is_contained(tmp_path: Path) -> None:
     assembly = build(tmp_path / "home", {"foreword.yaml": config})
     assert "SECRET" not in assembly.prompt.text
     reasons = {row.id: row.reason for row in assembly.rows()}
-    assert all("leads out of the workspace" in reasons[name] for name in ("soul", "overlay", "user", "memory"))
+    assert all("leads out of its workspace" in reasons[name] for name in ("soul", "overlay", "user", "memory"))
 
 
 # Section 2: memory and trust

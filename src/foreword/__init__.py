@@ -10,12 +10,18 @@ if TYPE_CHECKING:
     from foreword.errors import InputError as InputError
     from foreword.errors import UnknownName as UnknownName
     from foreword.errors import WorkspaceError as WorkspaceError
+    from foreword.signal import Signal as Signal
+    from foreword.signal import classify as classify
+    from foreword.signal import is_noise as is_noise
     from foreword.sources.registry import source as source
+    from foreword.spec010 import build_agent_prompt as build_agent_prompt
     from foreword.turn import Client as Client
+    from foreword.turn import Extension as Extension
     from foreword.turn import Git as Git
     from foreword.turn import Host as Host
     from foreword.turn import Message as Message
     from foreword.turn import Sandbox as Sandbox
+    from foreword.turn import State as State
     from foreword.turn import Step as Step
     from foreword.turn import Task as Task
     from foreword.turn import Tool as Tool
@@ -36,7 +42,22 @@ _PLACES = {
     "assembly": ("Assembly",),
     "errors": ("BudgetError", "ConfigError", "ForewordError", "InputError", "UnknownName", "WorkspaceError"),
     "sources.registry": ("source",),
-    "turn": ("Client", "Git", "Host", "Message", "Sandbox", "Step", "Task", "Tool", "Toolset", "Turn"),
+    "spec010": ("build_agent_prompt",),
+    "signal": ("Signal", "classify", "is_noise"),
+    "turn": (
+        "Client",
+        "Extension",
+        "Git",
+        "Host",
+        "Message",
+        "Sandbox",
+        "State",
+        "Step",
+        "Task",
+        "Tool",
+        "Toolset",
+        "Turn",
+    ),
     "words": ("Delivery", "Mode", "Pace", "Trust"),
     "workspace": ("Workspace", "open"),
 }

@@ -8,10 +8,9 @@ from foreword.ledger import NOTHING_FROZEN, Ledger
 from foreword.render import Layout, render
 from foreword.sources import read
 from foreword.sources.ground import Ground
-from foreword.sources.read import NO_TOOLS
 from foreword.tokens import Meter
 from foreword.trust import Clearance, resolve
-from foreword.turn import Message, Toolset, Turn
+from foreword.turn import NO_TOOLS, Message, Toolset, Turn
 
 
 def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
@@ -46,8 +45,8 @@ def decide(turn: Turn, ground: Ground) -> Clearance:
 
 def choose(turn: Turn, clearance: Clearance, ground: Ground, blueprint: Blueprint) -> Plan:
     """Select the slots, once per clearance and place."""
-    key = (blueprint, clearance, turn.agent, turn.user, turn.channel, turn.room, turn.situation, turn.mode)
-    return ground.memo.recall(key, lambda: select(turn, clearance, ground.config, blueprint))
+    key = (blueprint, clearance, turn.agent, turn.user, turn.channel, turn.room, turn.situation, turn.mode, turn.host)
+    return ground.memo.recall(key, lambda: select(turn, clearance, ground.config, blueprint, ground.hooks))
 
 
 def lay_out(turn: Turn, plan: Plan, ground: Ground) -> Layout:
@@ -68,13 +67,14 @@ def agree(turn: Turn, plan: Plan, layout: Layout, ground: Ground) -> Terms:
 
 
 def make_terms(plan: Plan, layout: Layout, tools: Toolset, ground: Ground) -> Terms:
-    """Settle the terms; the tool schemas travel beside the prompt and are billed like it."""
+    """Settle the terms; where the tool schemas travel beside the prompt, they are billed like it."""
+    native = layout.meter.facts.native_tools
     return Terms(
         blueprint=plan.blueprint,
         mode=plan.mode,
         meter=layout.meter,
         tools=tools,
-        tool_tokens=sum(layout.meter.count(tool.schema) for tool in tools.tools),
+        tool_tokens=sum(layout.meter.count(tool.schema) for tool in tools.tools) if native else 0,
         limit=plan.blueprint.budget.limit(layout.meter.facts.window),
         scale=layout,
         memo=ground.memo,

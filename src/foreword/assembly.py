@@ -14,7 +14,7 @@ from foreword.render import Prompt, Span
 from foreword.report import Row, draw_table, show_row
 from foreword.sources import Missing
 from foreword.trust import Clearance
-from foreword.turn import Turn
+from foreword.turn import NO_TOOLS, Turn
 from foreword.wire import Envelope, count_cached, mark, shape
 from foreword.wire.envelope import PROVIDERS, Letter
 from foreword.words import Mode, Pace, Trust, Verdict
@@ -72,7 +72,7 @@ class Assembly:
             model=facts.name.partition(":")[2] or facts.name,
             history=self.turn.history,
             message=self.message,
-            tools=self.terms.tools,
+            tools=self.terms.tools if facts.native_tools else NO_TOOLS,
         )
         return shape(letter, name or PROVIDERS.get(facts.provider, "openai"))
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from foreword.errors import InputError, UnknownName
 from foreword.frozen import frozen
+from foreword.signal import Signal
 from foreword.words import Delivery, Mode, Trust, Word
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -38,12 +39,21 @@ class Tool:
 
 
 class Toolset:
-    """Tools in a stable order, by name; equal if they hold the very same tools."""
+    """Tools in a stable order, by name; equal if they hold the very same tools in the same order."""
 
     __slots__ = ("_allowed", "_hash", "names", "tools")
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        ordered = tuple(sorted(tools, key=lambda tool: tool.name))
+        self._hold(tuple(sorted(tools, key=lambda tool: tool.name)))
+
+    @classmethod
+    def in_order(cls, tools: Iterable[Tool]) -> "Toolset":
+        """Make a toolset that keeps the order it was given, for a caller whose order is stable already."""
+        made = cls()
+        made._hold(tuple(tools))
+        return made
+
+    def _hold(self, ordered: tuple[Tool, ...]) -> None:
         self.tools = ordered
         self.names = frozenset(tool.name for tool in ordered)
         self._allowed: dict[Trust, Toolset] = {}
@@ -55,7 +65,7 @@ class Toolset:
     def allowed(self, clearance: Trust) -> "Toolset":
         """Return the tools that this clearance may know of, always the same object for the same level."""
         if clearance not in self._allowed:
-            self._allowed[clearance] = Toolset(tool for tool in self.tools if tool.trust <= clearance)
+            self._allowed[clearance] = Toolset.in_order(tool for tool in self.tools if tool.trust <= clearance)
         return self._allowed[clearance]
 
     def __eq__(self, other: object) -> bool:
@@ -69,6 +79,18 @@ class Toolset:
 
     def __bool__(self) -> bool:
         return bool(self.tools)
+
+
+NO_TOOLS = Toolset()
+
+
+@frozen(eq=True)
+class Extension:
+    """A server of tools, with its own words on how to use them; without a trust of its own it is for `full` only."""
+
+    name: str
+    instructions: str = ""
+    trust: Trust = Trust.FULL
 
 
 @frozen(eq=True)
@@ -96,6 +118,33 @@ class Task:
     description: str = ""
     status: str = "active"
     steps: tuple[Step, ...] = ()
+
+
+@frozen(eq=True)
+class Communication:
+    """How the speaking person writes, as far as their own messages show."""
+
+    formality: str = ""
+    length: str = ""
+    topics: tuple[str, ...] = ()
+
+
+@frozen(eq=True)
+class Bulletin:
+    """A digest of memory, and the clearance it was made at."""
+
+    text: str
+    trust: Trust = Trust.FULL
+
+
+@frozen(eq=True)
+class State:
+    """What goes on around a session while it runs."""
+
+    workflow: str = ""
+    tasks: tuple[Task, ...] = ()
+    communication: Communication | None = None
+    bulletins: tuple[Bulletin, ...] = ()
 
 
 @frozen(eq=True)
@@ -158,8 +207,11 @@ class Turn:
     task: Task | None = None
     plan: bool = False
     background: Delivery | None = None
+    signal: Signal | None = None
+    state: State = State()
     mode: Mode | None = None
     tools: Toolset | None = None
+    extensions: tuple[Extension, ...] = ()
     client: Client = Client()
     host: Host | None = None
     sandbox: Sandbox | None = None
@@ -177,8 +229,12 @@ class Turn:
             object.__setattr__(self, "background", choose(Delivery, "background", self.background))
         if type(self.tools) is not Toolset:
             check_kind("tools", self.tools, Toolset)
+        check_kind("signal", self.signal, Signal)
+        check_kind("state", self.state, State)
         if type(self.now) is not datetime:
             check_kind("now", self.now, datetime)
+        if self.extensions and len({one.name for one in self.extensions}) != len(self.extensions):
+            raise InputError("two extensions have the same name")
         if self.now is not None and self.now.tzinfo is None:
             raise InputError(f"now needs a zone, and {self.now!r} has none; use datetime.now(UTC)")
 

@@ -36,10 +36,11 @@ class Word(Enum):
 
 
 class Placement(Word):
-    """Where a section travels: in the system prompt, or with the newest user message."""
+    """Where a section travels: in the system prompt, with the newest user message, or where a template names it."""
 
     SYSTEM = "system"
     TAIL = "tail"
+    NESTED = "nested"
 
 
 class Verdict(Word):

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -11,6 +11,7 @@ from foreword.assemble import assemble
 from foreword.assembly import Assembly
 from foreword.blueprint import Blueprint
 from foreword.blueprint import load as load_blueprint
+from foreword.blueprint.hook import GROUP, Hook
 from foreword.config import Config, load
 from foreword.errors import ConfigError, Fault, InputError, UnknownName, WorkspaceError
 from foreword.ledger import NOTHING_FROZEN, Ledger
@@ -21,7 +22,7 @@ from foreword.sources.ground import Ground
 from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
 from foreword.tools import READING, Reading, call
-from foreword.turn import Turn
+from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Vocabulary
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -82,13 +83,14 @@ class Workspace:
         model = turn.model or agents[agent].model
         if turn.agent and turn.model == model and turn.mode and turn.now and turn.tools is not None:
             return turn
+        mode = turn.mode or choose_mode(ground.measure(model).facts)
         return replace(
             turn,
             agent=agent,
             model=model,
-            mode=turn.mode or choose_mode(ground.measure(model).facts),
+            mode=mode,
             now=turn.now or self._clock(),
-            tools=READING if turn.tools is None else turn.tools,
+            tools=find_tools(mode) if turn.tools is None else turn.tools,
         )
 
     def blueprint(self, name: str) -> Blueprint:
@@ -113,9 +115,7 @@ class Workspace:
         text = read_blueprint(name) if own is None else own
         if text is None:
             raise UnknownName("blueprint", name, self.blueprint_names())
-        return load_blueprint(
-            text, f"blueprints/{name}.yaml", {source.name: source.pace for source in SOURCES.values()}
-        )
+        return load_blueprint(text, f"blueprints/{name}.yaml", SOURCES)
 
     def blueprint_names(self) -> tuple[str, ...]:
         """Name the blueprints that this workspace can use."""
@@ -164,7 +164,7 @@ class Workspace:
                 meter = meters[model] = Meter(facts, self._count_with(facts.tokenizer))
             return meter
 
-        return Ground(config=config, files=self.files, measure=measure)
+        return Ground(config=config, files=self.files, measure=measure, hooks=find_hooks(config.prompt.hooks))
 
     def _count_with(self, vocabulary: Vocabulary) -> Counter:
         return self._counters.setdefault(vocabulary, Counter(vocabulary, self._shelf))
@@ -181,3 +181,23 @@ class Workspace:
 def choose_mode(facts: ModelFacts) -> Mode:
     """Choose the prompt mode that fits a model: a small window has no room for a full prompt."""
     return Mode.MINIMAL if facts.local or facts.window < SMALL_WINDOW else Mode.FULL
+
+
+def find_tools(mode: Mode) -> Toolset:
+    """Find the tools of a turn that names none: those that read, but a title or a summary is made without any."""
+    return NO_TOOLS if mode is Mode.NONE else READING
+
+
+def find_hooks(names: Sequence[str]) -> Mapping[str, Hook]:
+    """Load the hooks that the configuration names; an installed package alone changes no prompt."""
+    if not names:
+        return {}
+    from importlib.metadata import entry_points
+
+    installed = {point.name: point for point in entry_points(group=GROUP)}
+    if unknown := [name for name in names if name not in installed]:
+        raise UnknownName("hook", unknown[0], installed)
+    try:
+        return {name: installed[name].load() for name in names}
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"a hook of {GROUP} cannot be loaded: {error}") from None

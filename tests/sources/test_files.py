@@ -88,8 +88,8 @@ def test_link_out(files: Files, tmp_path: Path) -> None:
     """A symbolic link that leads out of the workspace is refused, to a file or through a folder."""
     (tmp_path / "home/LINK.md").symlink_to(tmp_path / "away/secret.md")
     (tmp_path / "home/door").symlink_to(tmp_path / "away")
-    assert explain(files, "LINK.md") == "leads out of the workspace and is refused"
-    assert explain(files, "door/secret.md") == "leads out of the workspace and is refused"
+    assert explain(files, "LINK.md") == "leads out of its workspace or project and is refused"
+    assert explain(files, "door/secret.md") == "leads out of its workspace or project and is refused"
     assert files.list("door") == ()
 
 
@@ -97,14 +97,14 @@ def test_link_out_below_folder(files: Files, tmp_path: Path) -> None:
     """A listed file that is a link out of the workspace is refused when it is read."""
     (tmp_path / "home/rules/b.md").symlink_to(tmp_path / "away/secret.md")
     assert "rules/b.md" in files.list("rules")
-    assert explain(files, "rules/b.md") == "leads out of the workspace and is refused"
+    assert explain(files, "rules/b.md") == "leads out of its workspace or project and is refused"
 
 
 def test_link_to_neighbour(files: Files, tmp_path: Path) -> None:
     """A folder whose name only begins like the root's is not inside it."""
     write_files(tmp_path, {"home-other/x.md": "SECRET\n"})
     (tmp_path / "home/X.md").symlink_to(tmp_path / "home-other/x.md")
-    assert explain(files, "X.md") == "leads out of the workspace and is refused"
+    assert explain(files, "X.md") == "leads out of its workspace or project and is refused"
 
 
 def test_link_inside(files: Files, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_link_that_turns_out(files: Files, tmp_path: Path) -> None:
     place.unlink()
     place.symlink_to(tmp_path / "away/secret.md")
     files.refresh(now=True)
-    assert explain(files, "ALIAS.md") == "leads out of the workspace and is refused"
+    assert explain(files, "ALIAS.md") == "leads out of its workspace or project and is refused"
 
 
 def test_sweeps_are_rare(files: Files, hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:

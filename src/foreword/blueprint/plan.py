@@ -16,6 +16,8 @@ class Planned:
     paths: tuple[str, ...] = ()
     folder: str = ""
     text: str = ""
+    template: bool = False
+    """Whether the file is one whose variables are filled in."""
     verdict: Verdict | None = None
     reason: str = ""
 
@@ -37,3 +39,5 @@ class Plan:
     clearance: Clearance
     mode: Mode
     runs: tuple[Run, ...]
+    warnings: tuple[str, ...] = ()
+    """What went wrong while it was made, for the owner."""

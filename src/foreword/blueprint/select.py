@@ -1,10 +1,12 @@
 """Selecting: which slots of a blueprint a turn may have, from names and levels alone."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
+from foreword.blueprint.guard import FileGuard
+from foreword.blueprint.hook import Hook, Occasion, refuse, revise
 from foreword.blueprint.plan import Plan, Planned, Run
 from foreword.blueprint.slot import Blueprint, Slot
 from foreword.config.schema import Config, PromptFile
@@ -15,9 +17,16 @@ from foreword.words import Mode, Placement, Verdict
 AGENT = re.compile(r"^agents/[^/]+/")
 MARK = re.compile(r"\{(\w+)\}")
 LISTED = "files"  # the source whose slot holds the further files of the configuration
+# The tail comes last in the text, wherever its slots stand in the file; nested slots stand where a template says.
+ORDER = {Placement.SYSTEM: 0, Placement.TAIL: 1, Placement.NESTED: 2}
 
 
-def select(turn: Turn, clearance: Clearance, config: Config, blueprint: Blueprint) -> Plan:
+NO_HOOKS: Mapping[str, Hook] = {}
+
+
+def select(
+    turn: Turn, clearance: Clearance, config: Config, blueprint: Blueprint, hooks: Mapping[str, Hook] = NO_HOOKS
+) -> Plan:
     """Decide for every slot whether this turn may have it; nothing is opened here."""
     mode = turn.mode or Mode.FULL
     names = fill_names(turn, config)
@@ -39,13 +48,26 @@ def select(turn: Turn, clearance: Clearance, config: Config, blueprint: Blueprin
             )
             entries.append(plan_slot(entry, claimed.get(file), turn, clearance, config))
     entries = [refuse_mode(entry, mode) for entry in entries]
-    # The tail comes last in the text, wherever its slots stand in the file.
-    entries.sort(key=lambda entry: entry.slot.placement is Placement.TAIL)
+    revision = revise(entries, hooks, see(turn, clearance, mode), FileGuard(blueprint, config))
+    ordered = sorted(revision.entries, key=lambda entry: ORDER[entry.slot.placement])
     runs = tuple(
         Run(pace=pace, placement=placement, entries=tuple(group))
-        for (pace, placement), group in groupby(entries, key=lambda e: (e.slot.pace, e.slot.placement))
+        for (pace, placement), group in groupby(ordered, key=lambda e: (e.slot.pace, e.slot.placement))
     )
-    return Plan(blueprint=blueprint, clearance=clearance, mode=mode, runs=runs)
+    return Plan(blueprint=blueprint, clearance=clearance, mode=mode, runs=runs, warnings=revision.warnings)
+
+
+def see(turn: Turn, clearance: Clearance, mode: Mode) -> Occasion:
+    """Say by what a hook may decide."""
+    return Occasion(
+        agent=turn.agent,
+        user=turn.user,
+        channel=turn.channel,
+        room=turn.room,
+        situation=turn.situation,
+        mode=mode,
+        clearance=clearance.level,
+    )
 
 
 def find_claimed(blueprint: Blueprint, config: Config, names: dict[str, str]) -> dict[str, PromptFile]:
@@ -72,8 +94,13 @@ def plan_slot(entry: Planned, listed: PromptFile | None, turn: Turn, clearance: 
 
 def plan_file(slot: Slot, listed: PromptFile, turn: Turn, clearance: Clearance, config: Config) -> Planned:
     """Plan one of the further files that the configuration lists."""
-    paths = tuple(find_candidates(listed.path, turn, config, per_user=listed.per_user))
-    entry = Planned(slot=slot, id=f"{slot.id}:{listed.path}", trust=listed.trust, paths=paths)
+    entry = Planned(
+        slot=slot,
+        id=f"{slot.id}:{listed.path}",
+        trust=listed.trust,
+        paths=tuple(find_candidates(listed.path, turn, config, per_user=listed.per_user)),
+        template=listed.template,
+    )
     return judge(entry, turn, clearance, config, per_user=listed.per_user)
 
 
@@ -105,11 +132,6 @@ def judge(entry: Planned, turn: Turn, clearance: Clearance, config: Config, *, p
     return entry
 
 
-def refuse(entry: Planned, verdict: Verdict, reason: str) -> Planned:
-    """Close an entry: it keeps its name and its level, and nothing that could be read."""
-    return Planned(slot=entry.slot, id=entry.id, trust=entry.trust, verdict=verdict, reason=reason)
-
-
 def refuse_mode(entry: Planned, mode: Mode) -> Planned:
     """Leave out what the prompt mode does not include."""
     if entry.verdict or mode in entry.slot.modes:
@@ -127,6 +149,8 @@ def fill_names(turn: Turn, config: Config) -> dict[str, str]:
         "situation": governing,
         "group": (room.group if room else "") or turn.room,
         "user": turn.user,
+        "os": turn.host.os if turn.host else "",
+        "machine": turn.host.host if turn.host else "",
     }
     safe = {name: value if is_plain(value) else "" for name, value in names.items()}
     return {**safe, "overlay": situation.prompt_overlay if situation else ""}

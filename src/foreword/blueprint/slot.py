@@ -30,6 +30,13 @@ class Cut(Word):
     NEVER = "never"
 
 
+class Room(Word):
+    """What the slots of a turn may use: a number of tokens, or whatever the window has left."""
+
+    FIXED = "fixed"
+    REST = "rest"
+
+
 class Listing(Word):
     """When a file is listed on the memory menu instead of being part of the prompt."""
 
@@ -60,6 +67,10 @@ class Slot:
     """The least clearance that may see it."""
     title: str = ""
     """The heading or tag it is rendered under; none if empty."""
+    group: str = ""
+    """A heading that it shares with its neighbours of the same group; its own is then one level deeper."""
+    item: str = ""
+    """The tag around each of its texts, in a rendering with tags; the title's tag is then around all of them."""
     file: str = ""
     """The workspace file it is read from; {family}, {situation}, {group} and {user} are filled in."""
     file_trust: Trust | None = None
@@ -68,6 +79,12 @@ class Slot:
     """The workspace folder its files come from."""
     text: str = ""
     """The built-in text that stands where no file does."""
+    form: str = ""
+    """What its facts are filled into, or its text put into at {text}: the name of a built-in form, or the form."""
+    when: tuple[str, ...] = ()
+    """What must hold for it to exist, such as `tools`, `not tools`, `kind:memory`; all of them."""
+    variable: str = ""
+    """The name by which a template places it; elsewhere it keeps its own place."""
     per_user: bool = False
     """Whether it belongs to the one who speaks; such slots are absent in rooms."""
     situations: tuple[str, ...] = ()
@@ -75,7 +92,7 @@ class Slot:
     modes: tuple[Mode, ...] = (Mode.FULL,)
     """The prompt modes that include it."""
     placement: Placement = Placement.SYSTEM
-    """Where it travels."""
+    """Where it travels; `nested` is only where a template names its variable."""
     required: bool = False
     """Whether the prompt cannot be without it."""
     tier: str = "low"
@@ -84,10 +101,16 @@ class Slot:
     """Tokens that no other slot can take from it."""
     cut: Cut = Cut.HEAD
     """How it is shortened."""
+    limit: int = 0
+    """The most characters of one of its texts; no limit if 0."""
+    limit_all: int = 0
+    """The most characters of all its texts together, the first ones cut first; no limit if 0."""
     listed: Listing = Listing.NEVER
     """Whether it moves to the memory menu."""
     voice: Voice = Voice.OWNER
     """Whose words it carries, and so how much of its structure is kept."""
+    hint: str = ""
+    """What its verdict adds when it has a text, such as a better place for it."""
 
     @property
     def file_least(self) -> Trust:
@@ -105,8 +128,14 @@ class Budget:
     """The same as a share of the model's window; the smaller one holds."""
     reserve: int = 4_096
     """Tokens of the window that are kept for the answer."""
+    window: int = 0
+    """The most of a model's window that is used; all of it if 0."""
     turn: int = 400
-    """The most that the slots of a turn may use."""
+    """The most that the slots of a turn may use; with `turn_room: rest`, the least that the whole prompt may use."""
+    turn_room: Room = Room.FIXED
+    """Whether the slots of a turn have a fixed number of tokens, or what conversation and prompt leave."""
+    turn_tiers: Mapping[str, float] = field(default_factory=dict)
+    """The tiers of a turn's slots in order, each with its most as a share of what the prompt may use; none if empty."""
     session_share: float = 0.3
     """The part of the system budget that static slots leave to session slots."""
     menu_share: float = 0.05
@@ -118,13 +147,17 @@ class Budget:
     tiers: Mapping[str, float] = field(default_factory=lambda: {"low": 1.0})
     """The tiers in order, each with the most it may take as a share of the system budget."""
 
+    def bound(self, window: int) -> int:
+        """Return the part of a model's window that is used."""
+        return min(self.window, window) if self.window else window
+
     def keep_back(self, window: int) -> int:
         """Return what is kept for the answer; of a small window no more than a quarter."""
         return min(self.reserve, window // 4)
 
     def limit(self, window: int) -> int:
         """Return the tokens that static and session slots share, from blueprint and model alone."""
-        return min(self.system, int(window * self.window_share))
+        return min(self.system, int(self.bound(window) * self.window_share))
 
 
 @frozen
@@ -143,10 +176,15 @@ class Blueprint:
     """What stands where a text was shortened; {kept}, {total}, {first}, {last}, {lines} and {call} are filled in."""
     marker_without_call: str
     """The same for a turn that has no tool to read the rest with."""
+    notice: str = ""
+    """What stands where a text has more characters than its slot's limit; {limit} and {size} are characters, and
+    {name}, {call} and the marker's fields are filled in, too; the marker stands there if there is none."""
     stub: str = ""
     """What stands in the place of a text that had to be left out; a strict blueprint needs one."""
     stub_without_call: str = ""
     """The same for a turn that has no tool to read it with."""
+    separator: str = "\n\n"
+    """What stands between two sections."""
     budget: Budget = field(default_factory=Budget)
     """How many tokens there are, and who gets them."""
     slots: tuple[Slot, ...]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from foreword.blueprint.slot import Listing
 from foreword.budget.menu import fit_menu, index, index_always, write
 from foreword.budget.share import Wish, can_list, share, weigh_stub, wish
-from foreword.budget.verdict import Fitted, Terms, keep, leave_out
+from foreword.budget.verdict import Fitted, Terms, leave_out
 from foreword.errors import BudgetError
 from foreword.sources import Filled, Section
 from foreword.words import Pace, Verdict
@@ -66,7 +66,7 @@ class Account:
             smaller = f"the smaller of {self.budget.system:,} and {share} of a window of {window:,}"
             spent = {**self.spent, "menu": self.reserved}
             raise BudgetError(spell_out(spent, wishes, f"the system budget, {smaller},", self.limit))
-        self.note(keep(one.section, one.wanted) for one in must)
+        self.note(one.whole for one in must)
         return rest
 
     def reserve_menu(self, wishes: Sequence[Wish], *, overflow: bool) -> int:

@@ -1,10 +1,12 @@
 """Fitting: the slower paces first, so that what is cached never depends on what is not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from foreword.blueprint.slot import Room
 from foreword.budget.account import Account, spell_out
-from foreword.budget.share import share, wish
-from foreword.budget.verdict import Fitted, Terms, keep
+from foreword.budget.limit import find_caps, hold
+from foreword.budget.share import Wish, share, wish
+from foreword.budget.verdict import Fitted, Terms
 from foreword.errors import BudgetError
 from foreword.frozen import frozen
 from foreword.sources import Filled, Missing, Section
@@ -36,53 +38,94 @@ class Fit:
 
 def fit(filled: Sequence[Filled], terms: Terms, conversation: int) -> Fit:
     """Give every item its verdict; what is the same as in another turn is fitted once."""
-    check_window(terms, conversation)
     stable = terms.memo.once(fit_stable, terms, *[run for run in filled if run.pace is not Pace.TURN])
-    passing = terms.scratch.once(fit_turn, terms, *[run for run in filled if run.pace is Pace.TURN])
+    room = find_room(terms, stable.values(), conversation)
+    turns = tuple([run for run in filled if run.pace is Pace.TURN])
+    passing = terms.scratch.recall((terms, room, turns), lambda: fit_turn(terms, room, turns))
     runs = tuple([passing[id(run)] if run.pace is Pace.TURN else stable[id(run)] for run in filled])
     return Fit(runs=runs, limit=terms.limit, tool_tokens=terms.tool_tokens)
 
 
-def check_window(terms: Terms, conversation: int) -> None:
+@frozen(eq=True)
+class TurnRoom:
+    """What the slots of a turn may use, and what their tiers are shares of."""
+
+    left: int
+    whole: int
+
+
+def find_room(terms: Terms, stable: Iterable[FittedRun], conversation: int) -> TurnRoom:
+    """Find what the slots of a turn may use, or fail with the arithmetic when the window cannot hold the rest."""
+    budget, window = terms.blueprint.budget, terms.meter.facts.window
+    if budget.turn_room is Room.FIXED:
+        check_window(terms, conversation, terms.limit, budget.turn)
+        return TurnRoom(left=budget.turn, whole=budget.turn)
+    used = terms.tool_tokens + sum([run.tokens for run in stable])
+    check_window(terms, conversation, used, 0)
+    bound = budget.bound(window)
+    whole = max(bound - budget.keep_back(bound) - conversation, budget.turn)
+    # The least that a prompt may use is no room that the window does not have.
+    left = min(whole - used, window - budget.keep_back(window) - conversation - used)
+    return TurnRoom(left=left, whole=whole)
+
+
+def check_window(terms: Terms, conversation: int, system: int, turn: int) -> None:
     """Fail with the arithmetic when prompt, conversation and answer cannot share the window."""
-    budget, window, limit = terms.blueprint.budget, terms.meter.facts.window, terms.limit
-    if conversation <= window - limit - budget.turn - budget.reserve:
+    budget, window = terms.blueprint.budget, terms.meter.facts.window
+    if conversation <= window - system - turn - budget.reserve:
         return
     reserve = budget.keep_back(window)
-    fixed = limit + budget.turn + reserve
+    fixed = system + turn + reserve
     if fixed + conversation <= window:
         return
     remedy = "Compact the conversation, or use" if fixed < window else "Use"
     raise BudgetError(
-        f"the window is too small: {limit:,} for the system prompt + {budget.turn:,} for the turn + {reserve:,} "
+        f"the window is too small: {system:,} for the system prompt + {turn:,} for the turn + {reserve:,} "
         f"for the answer + conversation {conversation:,} = {fixed + conversation:,} tokens, and it has {window:,}; "
         f"{fixed + conversation - window:,} are missing. {remedy} a model with a larger window."
     )
 
 
-def fit_turn(terms: Terms, *runs: Filled) -> dict[int, FittedRun]:
+def fit_turn(terms: Terms, room: TurnRoom, runs: Sequence[Filled]) -> dict[int, FittedRun]:
     """Fit what changes with the turn into its own room, so that it presses on nothing else."""
-    room = terms.blueprint.budget.turn
+    tiers = terms.blueprint.budget.turn_tiers
     whole = {id(run): keep_run(run, terms) for run in runs}
-    if sum([run.tokens for run in whole.values()]) <= room:
+    if not tiers and sum([run.tokens for run in whole.values()]) <= room.left:
         return whole
     wishes = wish([section for run in runs for section in run.sections], terms)
     must = [one for one in wishes if one.section.slot.required]
     rest = [one for one in wishes if not one.section.slot.required]
     bases = sum(one.base for one in rest)
-    left = room - sum(one.wanted for one in must)
-    if bases > left:
-        raise BudgetError(spell_out({}, wishes, "the budget of a turn", room))
-    why = f"the slots of a turn have {room:,} tokens together"
-    kept = [keep(one.section, one.wanted) for one in must]
-    fitted = {id(one.item): one for one in (*kept, *share(rest, left, why, terms))}
+    left = room.left - sum(one.wanted for one in must)
+    if bases > left and (must or bases):
+        raise BudgetError(spell_out({}, wishes, "the budget of a turn", max(room.left, 0)))
+    kept = [one.whole for one in must]
+    shared = share_tiers(rest, left, room.whole, terms) if tiers else share_turn(rest, left, room.left, terms)
+    fitted = {id(one.item): one for one in (*kept, *shared)}
     return {id(run): close(run, fitted) for run in runs}
 
 
+def share_turn(wishes: Sequence[Wish], left: int, room: int, terms: Terms) -> list[Fitted]:
+    """Let all slots of a turn share alike."""
+    return share(wishes, left, f"the slots of a turn have {room:,} tokens together", terms)
+
+
+def share_tiers(wishes: Sequence[Wish], left: int, whole: int, terms: Terms) -> list[Fitted]:
+    """Serve the slots of a turn tier after tier, each within its share of what the prompt may use."""
+    fitted: list[Fitted] = []
+    for tier, cap in terms.blueprint.budget.turn_tiers.items():
+        most = min(int(cap * whole), left)
+        why = f"tier {tier} has {max(most, 0):,} of {whole:,} tokens"
+        served = share([one for one in wishes if one.section.slot.tier == tier], most, why, terms)
+        left -= sum(one.tokens for one in served)
+        fitted += served
+    return fitted
+
+
 def keep_run(run: Filled, terms: Terms) -> FittedRun:
-    """Keep a run as it is."""
-    weigh = terms.scale.weigh
-    items = [keep(item, weigh(item, item.text)) if isinstance(item, Section) else item for item in run.items]
+    """Keep a run as it is, within the limits of its slots."""
+    caps = find_caps(run.sections)
+    items = [hold(item, caps.get(id(item)), terms) if isinstance(item, Section) else item for item in run.items]
     return FittedRun(pace=run.pace, placement=run.placement, items=tuple(items))
 
 

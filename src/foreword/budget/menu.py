@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from foreword.budget.share import Wish, can_list, drop, settle, wish
-from foreword.budget.verdict import Fitted, Terms, keep, leave_out
+from foreword.budget.verdict import Fitted, Terms, leave_out
 from foreword.sources import Section
 from foreword.sources.section import write_line
 from foreword.words import Verdict
@@ -20,7 +20,7 @@ def index(fitted: Fitted, menu: Section | None) -> Fitted:
 def index_always(one: Wish, menu: Section | None, terms: Terms) -> Fitted:
     """Put a section on the menu that belongs nowhere else."""
     if menu is None and one.wanted <= one.stub:
-        return keep(one.section, one.wanted)
+        return one.whole
     if menu is None:
         return drop(one, one.base, "is read on demand, and the turn has no tool for that", terms)
     return leave_out(one.section, one.wanted, Verdict.INDEXED, "on the menu, to be read on demand")
@@ -40,7 +40,7 @@ def fit_menu(menu: Section, closing: str, room: int, terms: Terms) -> Fitted:
         return leave_out(menu, 0, Verdict.DROPPED if menu.note else Verdict.ABSENT, "there is nothing to list")
     (one,) = wish([menu], terms)
     if one.wanted <= room:
-        return keep(menu, one.wanted)
+        return one.whole
     why = "the menu's share is full"
     lines = replace(menu, text="\n".join(menu.lines))
     (part,) = wish([lines], terms)

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from foreword.blueprint.slot import Cut, Fitting, Listing
+from foreword.budget.limit import find_caps, hold
 from foreword.budget.shorten import shorten_once, write_stub
-from foreword.budget.verdict import Fitted, Terms, keep, leave_out
+from foreword.budget.verdict import Fitted, Terms, leave_out
 from foreword.frozen import frozen
 from foreword.sources import Section
 from foreword.words import Verdict
@@ -14,10 +15,20 @@ from foreword.words import Verdict
 class Wish:
     """A section and the tokens it would like to have."""
 
-    section: Section
-    wanted: int
+    whole: Fitted
+    """What it would be with all the room there is: itself, or as much as its slot's limit allows."""
     stub: int = 0
     """What it takes to say that it was left out."""
+
+    @property
+    def section(self) -> Section:
+        """The section itself."""
+        return self.whole.item
+
+    @property
+    def wanted(self) -> int:
+        """The tokens it would like to have."""
+        return self.whole.wanted
 
     @property
     def base(self) -> int:
@@ -32,11 +43,10 @@ class Wish:
 
 def wish(sections: Sequence[Section], terms: Terms, *, menu: bool = False) -> list[Wish]:
     """Weigh what sections would like to have, and what saying their loss would take; a menu line says it by itself."""
-    weigh, once = terms.scale.weigh, terms.scratch.once
+    once, caps = terms.scratch.once, find_caps(sections)
     return [
         Wish(
-            section=section,
-            wanted=once(weigh, section, section.text),
+            whole=hold(section, caps[id(section)], terms) if id(section) in caps else once(hold, section, None, terms),
             stub=0 if menu and can_list(section) else once(weigh_stub, section, terms),
         )
         for section in sections
@@ -57,7 +67,7 @@ def weigh_stub(section: Section, terms: Terms) -> int:
 def share(wishes: Sequence[Wish], room: int, why: str, terms: Terms) -> list[Fitted]:
     """Divide the room of one tier among its sections; what cannot be useful in its part is left out."""
     if sum(one.wanted for one in wishes) <= room:
-        return [keep(one.section, one.wanted) for one in wishes]
+        return [one.whole for one in wishes]
     if terms.blueprint.budget.fitting is Fitting.SEQUENTIAL:
         return share_in_order(wishes, room, why, terms)
     return share_fairly(wishes, room, why, terms)
@@ -140,7 +150,7 @@ def settle(one: Wish, part: int, why: str, terms: Terms) -> Fitted:
     """Keep a section whole in its part, shorten it to it, or leave it out."""
     section, wanted = one.section, one.wanted
     if wanted <= part:
-        return keep(section, wanted)
+        return one.whole
     shortened = shorten_once(section, part, terms) if is_useful(one, part, terms) else None
     if shortened is None:
         return lose(one, part, why, terms)

@@ -119,9 +119,10 @@ def write_marker(section: Section, terms: Terms, gap: Gap) -> str:
     return fill_marker(terms.blueprint.marker if call else terms.blueprint.marker_without_call, section, terms, gap)
 
 
-def fill_marker(template: str, section: Section, terms: Terms, gap: Gap) -> str:
+def fill_marker(template: str, section: Section, terms: Terms, gap: Gap, **more: str) -> str:
     """Fill the figures of a gap into a marker."""
     return template.format(
+        **more,
         kept=f"{terms.meter.count(gap.kept):,}",
         total=f"{terms.meter.count(section.text):,}",
         first=f"{gap.first:,}",

@@ -61,7 +61,7 @@ def read(workspace: "Workspace | None", name: str) -> "Blueprint":
     text = read_blueprint(name)
     if text is None:
         raise UnknownName("blueprint", name, list_blueprints())
-    return load(text, f"blueprints/{name}.yaml", {source.name: source.pace for source in SOURCES.values()})
+    return load(text, f"blueprints/{name}.yaml", SOURCES)
 
 
 def describe(workspace: "Workspace | None", name: str) -> str:

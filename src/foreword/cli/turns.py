@@ -62,7 +62,7 @@ def assemble(args: Namespace) -> "tuple[Workspace, Assembly]":
     except ConfigError as error:
         raise see_from_here(error, workspace.files.root) from None
     workspace.close()
-    for warning in assembly.clearance.warnings:
+    for warning in (*assembly.clearance.warnings, *assembly.plan.warnings):
         warn(warning)
     if assumed := assembly.terms.meter.facts.assumed:
         warn(assumed)

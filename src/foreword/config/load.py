@@ -39,6 +39,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_situations(places)
     yield from _check_paths(places)
     yield from _check_twins(places)
+    yield from _check_titles(places)
     yield from _check_models(places)
 
 
@@ -88,6 +89,16 @@ def _check_paths(places: Places) -> Iterator[Finding]:
     for keys, line, written in _find_texts(places, "situations", "*", "prompt_overlay"):
         if written and (problem := _judge_path(written)):
             yield keys, line, problem
+
+
+def _check_titles(places: Places) -> Iterator[Finding]:
+    seen: set[tuple[object, str]] = set()
+    for keys, line, title in _find_texts(places, "agents", "*", "responsibilities", "*", "title"):
+        if not title.strip():
+            yield keys, line, "is blank; a responsibility is known by its title"
+        elif (keys[1], title.strip()) in seen:
+            yield keys, line, f"repeats the responsibility {title.strip()!r}"
+        seen.add((keys[1], title.strip()))
 
 
 def _check_twins(places: Places) -> Iterator[Finding]:

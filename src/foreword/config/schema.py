@@ -24,6 +24,16 @@ class Identity:
 
 
 @frozen(eq=True)
+class Responsibility:
+    """Something that an agent has taken on."""
+
+    title: str
+    """The name it is known by."""
+    content: str
+    """What it asks of the agent."""
+
+
+@frozen(eq=True)
 class Agent:
     """One agent of the workspace."""
 
@@ -33,6 +43,14 @@ class Agent:
     """The blueprint its prompt is built by."""
     identity: Identity | str | None = None
     """Who it is: fields, or a text."""
+    soul: str = ""
+    """Its character, instead of a SOUL.md."""
+    instructions: str = ""
+    """How it works."""
+    responsibilities: tuple[Responsibility, ...] = ()
+    """What it has taken on, each under a title."""
+    role: str = ""
+    """Who it is and how it works in one text, as older configurations have it."""
     directories: tuple[str, ...] = ()
     """Folders it may work in, beside its workspace."""
 
@@ -81,6 +99,8 @@ class PromptFile:
     """The least clearance that may see it."""
     per_user: bool = False
     """Whether each person has a file of their own."""
+    template: bool = False
+    """Whether it is a template whose variables are filled in."""
 
 
 @frozen(eq=True)
@@ -89,6 +109,10 @@ class PromptFiles:
 
     files: tuple[PromptFile, ...] = ()
     """Further files, and another trust for the known ones."""
+    hooks: tuple[str, ...] = ()
+    """Installed hooks that may change the list of files, by their names, in order."""
+    project_stop: str = ""
+    """The folder at which the way up from a project ends; else the root of the file system."""
 
 
 @frozen(eq=True)
@@ -109,6 +133,8 @@ class ModelOverride:
     """The vocabulary to count with: o200k or cl100k."""
     factor: float | None = None
     """Tokens of this model for one token of the vocabulary."""
+    native_tools: bool | None = None
+    """Whether it takes tool schemas beside the prompt; else they stand in it."""
     cache_minimum: int | None = None
     """The shortest prefix that the provider caches, in tokens."""
     input_usd: float | None = None

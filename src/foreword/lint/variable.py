@@ -1,36 +1,60 @@
-"""The rule `variable`: names in a template that nothing fills in."""
+"""The rule `variable`: templates that cannot be read, and names in them that nothing fills in."""
 
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from foreword.lint.feeds import Feed
 from foreword.lint.finding import Finding, Level
+from foreword.lint.page import Page
 from foreword.lint.survey import Survey
-from foreword.sources.template import VARIABLE, VARIABLES
+from foreword.sources.pattern import TemplateFault, compile_template
+from foreword.sources.template import MOVING, NAMES
 
 RULE = "variable"
-TEMPLATE = re.compile(r"(?:agents/[^/]+/)?SYSTEM\.md")
 
 
 def check_variables(survey: Survey) -> Iterator[Finding]:
-    """Find variables of SYSTEM.md that do not exist; in other files two braces are text."""
+    """Find what is wrong in templates; in other files two braces are text."""
+    declared = {entry.path for entry in survey.config.prompt.files if entry.template}
     for path, page in survey.pages.items():
-        if not TEMPLATE.fullmatch(path):
-            continue
-        for match in VARIABLE.finditer(page.text, page.body[0]):
-            if match[1] not in VARIABLES:
-                yield Finding(
-                    file=path,
-                    line=page.line_of(match.start()),
-                    rule=RULE,
-                    level=Level.ERROR,
-                    message=f"there is no variable {match[1]!r}, so nothing will stand here",
-                    remedy=suggest(match[1]),
-                )
+        feeds = [feed for feed in survey.feeds.get(path, ()) if feed.slot.source == "template" or path in declared]
+        if feeds:
+            yield from judge(page, feeds)
 
 
-def suggest(name: str) -> str:
+def judge(page: Page, feeds: list[Feed]) -> Iterator[Finding]:
+    """Judge one template by the variables that the blueprints it stands in have."""
+    known = {*NAMES, *(slot.variable for feed in feeds for slot in feed.blueprint.slots if slot.variable)}
+    start = page.body[0]
+    try:
+        _, names = compile_template(page.text[start:].strip("\n").rstrip())
+    except TemplateFault as fault:
+        line = page.line_of(start) + max(fault.line - 1, 0)
+        yield report(page, line, str(fault), "correct it; until then it is left out, or the built-in text stands in")
+        return
+    for name in sorted(names):
+        line = find_line(page, name)
+        if name == MOVING:
+            message = f"{name} moves with every turn and would break the cached prefix, so no time stands here"
+            yield report(page, line, message, "take it out; the time is told with each message")
+        elif name not in known:
+            yield report(page, line, f"there is no variable {name!r}, so nothing will stand here", suggest(name, known))
+
+
+def find_line(page: Page, name: str) -> int:
+    """Find the line on which a template first mentions a name."""
+    found = re.compile(rf"\{{[{{%][^{{}}]*?\b{re.escape(name)}\b").search(page.text, page.body[0])
+    return page.line_of(found.end()) if found else page.line_of(page.body[0])
+
+
+def report(page: Page, line: int, message: str, remedy: str) -> Finding:
+    """Make a finding of this rule."""
+    return Finding(file=page.path, line=line, rule=RULE, level=Level.ERROR, message=message, remedy=remedy)
+
+
+def suggest(name: str, known: set[str]) -> str:
     """Name the nearest variable, however it is written."""
-    plain = {known.lower(): known for known in VARIABLES}
+    plain = {each.lower(): each for each in sorted(known)}
     near = get_close_matches(name.lower(), plain, n=1)
-    return f"did you mean {plain[near[0]]}?" if near else f"there is {', '.join(VARIABLES)}"
+    return f"did you mean {plain[near[0]]}?" if near else f"there is {', '.join(sorted(known))}"

@@ -16,6 +16,7 @@ HEADING = re.compile(rf"^({BLANK})(#{{1,6}}(?=[\s#{SPACE}]|$))", re.MULTILINE)
 UNDERLINE = re.compile(rf"^({BLANK})((?:=+|-+|_{{3,}}|\*{{3,}}){BLANK})$", re.MULTILINE)
 KEPT = 1_024  # escaped texts that are remembered
 LISTING_TAGS = ("available_skills", "skill")
+OPENINGS = ("Active Signal:",)  # headings that go on with what is known only in the turn
 
 
 class Guard:
@@ -30,7 +31,8 @@ class Guard:
         self._tag = re.compile(rf"<(?={gap}/?{gap}(?:{tags})(?:[\s/>{SPACE}]|$))", re.IGNORECASE)
         heads = "|".join(map(re.escape, names)) or r"(?!)"
         several = re.MULTILINE | re.IGNORECASE
-        self._reserved = re.compile(rf"^({BLANK})(#{{1,6}}[{SPACE}]+(?:{heads})[{SPACE}#]*)$", several)
+        known = rf"(?:{heads})[{SPACE}#]*|(?:{'|'.join(OPENINGS)}).*"
+        self._reserved = re.compile(rf"^({BLANK})(#{{1,6}}[{SPACE}]+(?:{known}))$", several)
         self._underlined = re.compile(rf"^({BLANK}(?:{heads}){BLANK}\n)({BLANK}(?:=+|-+){BLANK})$", several)
 
     def escape(self, text: str, voice: Voice) -> str:

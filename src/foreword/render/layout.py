@@ -5,13 +5,31 @@ from collections.abc import Iterable
 
 from foreword.blueprint import Blueprint, Slot
 from foreword.blueprint.slot import Rendering, Voice
+from foreword.frozen import frozen
 from foreword.render.escape import Guard
 from foreword.sources import Section
 from foreword.sources.document import escape_attribute, normalise
 from foreword.tokens import Meter
 from foreword.words import Trust
 
-SEPARATOR = "\n\n"
+INDENT = "  "  # of one of several elements in another
+
+
+@frozen(eq=True)
+class Place:
+    """Whether a section is the first or the last of those who share a heading or a tag."""
+
+    opens_group: bool = True
+    opens_slot: bool = True
+    closes_slot: bool = True
+
+    @property
+    def opens(self) -> bool:
+        """Whether it shows every heading that it has."""
+        return self.opens_group and self.opens_slot
+
+
+ALONE = Place()
 
 
 class Layout:
@@ -19,11 +37,12 @@ class Layout:
 
     def __init__(self, blueprint: Blueprint, meter: Meter, listed: Iterable[str] = ()) -> None:
         menus = [f"Available Memory (trust: {level})" for level in Trust]
-        titles = [*(slot.title for slot in blueprint.slots), *menus, *listed]
-        tags = [make_tag(slot) for slot in blueprint.slots]
+        titles = [*(title for slot in blueprint.slots for title in (slot.title, slot.group)), *menus, *listed]
+        tags = [*map(make_tag, blueprint.slots), *(slot.item for slot in blueprint.slots)]
+        self.separator = blueprint.separator
         self._xml = blueprint.rendering is Rendering.XML
         self._plain = blueprint.rendering is Rendering.PLAIN
-        self._guard = Guard(blueprint.rendering, tags if self._xml else titles)
+        self._guard = Guard(blueprint.rendering, filter(None, tags) if self._xml else titles)
         self.meter = meter
 
     def weigh(self, section: Section, body: str) -> int:
@@ -36,20 +55,39 @@ class Layout:
             return message
         return self._guard.escape(normalise(message), Voice.OWNER)
 
-    def draw(self, section: Section, body: str, *, opens: bool = True) -> str:
-        """Render a section; `opens` says whether it is the first of its slot and carries the slot's heading."""
+    def draw(self, section: Section, body: str, place: Place = ALONE) -> str:
+        """Render a section in its place: headings and tags belong to the first and the last of those who share them."""
         slot = section.slot
-        text = self._guard.escape(body, slot.voice)
-        if self._plain:
-            return (f"{section.title}\n" if section.title else "") + text + SEPARATOR
+        text = self._guard.escape(section.before + body + section.after, slot.voice)
+        separator = self.separator if section.closes else ""
         if self._xml:
-            tag = make_tag(slot)
+            return self._enclose(section, text, place)
+        if self._plain:
+            return (f"{section.title}\n" if section.title and section.opens else "") + text + separator
+        return self._head(section, place) + text + separator
+
+    def _head(self, section: Section, place: Place) -> str:
+        """Write the headings of a section, from those it shares down to its own."""
+        slot = section.slot
+        if not section.opens:
+            return ""
+        heads = [slot.group if place.opens_group else "", slot.title if place.opens_slot else "", section.title]
+        # A level counts wherever somebody has a heading there, not only for the one who shows it.
+        levels = [bool(slot.group), bool(slot.title), bool(section.title)]
+        return "".join(f"{'#' * (2 + sum(levels[:level]))} {head}\n" for level, head in enumerate(heads) if head)
+
+    def _enclose(self, section: Section, text: str, place: Place) -> str:
+        """Put a section between its tags; of several in one element, each has an element of its own inside."""
+        slot = section.slot
+        tag = make_tag(slot)
+        if not slot.item:
             name = f' name="{escape_attribute(section.title)}"' if section.title else ""
-            return f"<{tag}{name}>\n{text}\n</{tag}>{SEPARATOR}"
-        heading = f"## {slot.title}\n" if slot.title and opens else ""
-        if section.title:
-            heading += f"{'###' if slot.title else '##'} {section.title}\n"
-        return heading + text + SEPARATOR
+            return f"<{tag}{name}>\n{text}\n</{tag}>{self.separator}"
+        opening = f"<{tag}>\n" if place.opens_slot else ""
+        closing = f"</{tag}>{self.separator}" if place.closes_slot else ""
+        inner = "\n".join(f"{INDENT * 2}{line}".rstrip() for line in text.split("\n"))
+        item = f'{INDENT}<{slot.item} title="{escape_attribute(section.title)}">\n{inner}\n{INDENT}</{slot.item}>\n'
+        return f"{opening}{item}{closing}"
 
 
 def make_tag(slot: Slot) -> str:

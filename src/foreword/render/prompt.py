@@ -1,12 +1,14 @@
 """The prompt: blocks of text, and spans that say which section every character belongs to."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from foreword.budget import Fit, FittedRun
 from foreword.frozen import frozen
 from foreword.memo import Memo
-from foreword.render.layout import SEPARATOR, Layout
-from foreword.sources import Missing
+from foreword.render.layout import ALONE, Layout, Place
+from foreword.sources import Missing, Section
 from foreword.words import Pace, Placement
 
 
@@ -60,8 +62,9 @@ class Prompt:
 
 def render(fit: Fit, layout: Layout, memo: Memo) -> Prompt:
     """Render every run; a turn section at the very end has no separator, since nothing ever follows it."""
-    last = fit.runs[-1] if fit.runs and fit.runs[-1].pace is Pace.TURN else None
-    blocks = [memo.once(draw_last if run is last else draw_run, run, layout) for run in fit.runs]
+    flowing = [run for run in fit.runs if run.placement is not Placement.NESTED]
+    last = flowing[-1] if flowing and flowing[-1].pace is Pace.TURN else None
+    blocks = [memo.once(draw_last if run is last else draw_run, run, layout) for run in flowing]
     return Prompt(blocks=tuple([block for block in blocks if block.text]))
 
 
@@ -70,7 +73,7 @@ def draw_last(run: FittedRun, layout: Layout) -> Block:
     block = draw_run(run, layout)
     if not block.spans:
         return block
-    text = block.text.removesuffix(SEPARATOR)
+    text = block.text.removesuffix(layout.separator)
     last = block.spans[-1]
     return replace(block, text=text, spans=(*block.spans[:-1], Span(last.id, last.start, len(text), last.tokens)))
 
@@ -79,17 +82,13 @@ def draw_run(run: FittedRun, layout: Layout) -> Block:
     """Render one run, and say where each of its sections stands."""
     pieces: list[str] = []
     spans: list[Span] = []
-    opened: set[str] = set()
+    shown = [(one.item, one.body) for one in run.items if not isinstance(one, Missing) and one.body is not None]
+    weights = [one.tokens for one in run.items if not isinstance(one, Missing) and one.body is not None]
     at = 0
-    for fitted in run.items:
-        if isinstance(fitted, Missing) or fitted.body is None:
-            continue
-        section = fitted.item
-        opens = section.slot.id not in opened
-        opened.add(section.slot.id)
-        piece = layout.draw(section, fitted.body, opens=opens)
-        # The fit weighed every section as if it opened its slot.
-        tokens = fitted.tokens if opens else layout.meter.count(piece)
+    for (section, body), weight, place in zip(shown, weights, find_places([each for each, _ in shown]), strict=True):
+        piece = layout.draw(section, body, place)
+        # The fit weighed every section as if it were alone.
+        tokens = weight if place == ALONE or (place.opens and not section.slot.item) else layout.meter.count(piece)
         spans.append(Span(section.id, at, at + len(piece), tokens))
         pieces.append(piece)
         at += len(piece)
@@ -100,3 +99,16 @@ def draw_run(run: FittedRun, layout: Layout) -> Block:
         tokens=sum([span.tokens for span in spans]),
         spans=tuple(spans),
     )
+
+
+def find_places(sections: Sequence[Section]) -> Iterator[Place]:
+    """Say of each section of a run what it opens and closes."""
+    before: Section | None = None
+    for section, behind in zip_longest(sections, sections[1:]):
+        group, slot = section.slot.group, section.slot.id
+        yield Place(
+            opens_group=before is None or not group or before.slot.group != group,
+            opens_slot=before is None or before.slot.id != slot,
+            closes_slot=behind is None or behind.slot.id != slot,
+        )
+        before = section

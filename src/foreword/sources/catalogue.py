@@ -1,67 +1,52 @@
-"""Sources that list what the agent can use: tools, skills, and the memory menu."""
+"""Sources that list what the agent can load: skills, and the memory menu."""
 
 from functools import lru_cache
 
 from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, escape_attribute, escape_markup, one_line
+from foreword.sources.facts import round_tokens
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section, write_line
-from foreword.sources.texts import UNFOUND, round_tokens
+from foreword.sources.texts import UNFOUND
 from foreword.sources.view import SessionView, StaticView
 from foreword.tokens import Meter
-from foreword.turn import Tool, Toolset
-from foreword.words import Pace
-
-DESCRIPTION = 160  # characters of a tool's description; its schema travels beside the prompt
-
-
-@source("tool_list", Pace.STATIC)
-def list_tools(view: StaticView, entry: Planned) -> Item:
-    """List the tools that this clearance may know of, one line each."""
-    if not view.tools:
-        return Missing(entry=entry, reason="the turn has no tools")
-    return Section(entry=entry, text=show_tools(view.tools), origin="tools")
-
-
-def show_tools(tools: Toolset) -> str:
-    """Show tools one line each; their schemas travel beside the prompt."""
-    return "\n".join(f"- {tool.name}: {shorten_description(tool)}".rstrip(": ") for tool in tools.tools)
-
-
-@source("tool_guidance", Pace.STATIC)
-def guide_tools(view: StaticView, entry: Planned) -> Item:
-    """Say once per class of tools how to use them well."""
-    kinds: dict[str, list[str]] = {}
-    for tool in view.tools.tools:
-        kinds.setdefault(tool.kind, []).append(tool.name)
-    lines = [
-        f"- {', '.join(names)}: {one_line(text)}"
-        for kind, names in sorted(kinds.items())
-        if kind and (text := read_builtin(f"tools/{kind}"))
-    ]
-    if not lines:
-        return Missing(entry=entry, reason="the turn has no tools that need guidance")
-    return Section(entry=entry, text="\n".join(lines), origin="built-in tools")
+from foreword.words import Pace, Verdict
 
 
 @source("skills", Pace.STATIC)
-def list_skills(view: StaticView, entry: Planned) -> Item:
-    """List the skills of the workspace, each with what it is for."""
+def list_skills(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
+    """List the skills of the workspace, each with what it is for; whole skills only, where the slot has a limit."""
     blocks: list[str] = []
     troubles: list[str] = []
+    beyond: list[Item] = []
+    room = entry.slot.limit
     for path in view.files.list(entry.folder, "SKILL.md"):
         match view.files.read(path):
             case Document() as document:
-                blocks.append(show_skill(path.removesuffix("/SKILL.md"), document))
+                block = show_skill(path.removesuffix("/SKILL.md"), document)
+                room -= len(block) + 1
+                if entry.slot.limit and room < 0:
+                    beyond.append(refuse_skill(entry, path))
+                else:
+                    blocks.append(block)
             case trouble:
                 troubles.append(f"{path} {trouble.reason if trouble else UNFOUND}")
     if not blocks:
         return Missing(entry=entry, reason="; ".join(troubles) or "there are no skills")
     text = "\n".join(["<available_skills>", *blocks, "</available_skills>"])
+    if beyond:
+        text += f"\n({len(beyond):,} more skills are left out here: the list ends at {entry.slot.limit:,} characters.)"
     if "memory_get" in view.tools:
         text += '\nRead a skill before you use it, by its path: memory_get("PATH/SKILL.md").'
-    return Section(entry=entry, text=text, origin=entry.folder, note="; ".join(troubles))
+    return Section(entry=entry, text=text, origin=entry.folder, note="; ".join(troubles)), *beyond
+
+
+def refuse_skill(entry: Planned, path: str) -> Missing:
+    """Say that a skill is beyond the limit of the list."""
+    name = path.removesuffix("/SKILL.md").removeprefix(f"{entry.folder}/")
+    reason = f"the list of skills ends at {entry.slot.limit:,} characters"
+    return Missing(entry=entry, name=name, reason=reason, verdict=Verdict.DROPPED)
 
 
 @lru_cache(maxsize=4_096)
@@ -116,9 +101,3 @@ def price_memory(document: Document, meter: Meter) -> str:
     author = rest.split("/")[1] if rest.startswith("inbox/") and rest.count("/") > 1 else ""
     description = f"unreviewed, from {author}" if author else document.description
     return write_line(f"{store}/{rest}", meter.count(document.body), description)
-
-
-def shorten_description(tool: Tool) -> str:
-    """Keep a tool's description within its limit."""
-    text = one_line(tool.description)
-    return text if len(text) <= DESCRIPTION else text[:DESCRIPTION] + "..."

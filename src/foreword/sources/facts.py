@@ -1,189 +1,222 @@
-"""Sources that put the facts of a session and of a moment into words."""
+"""Facts: what is known about the agent, the place and the moment, each under the name that forms use."""
 
-from dataclasses import fields
-from datetime import datetime
-from functools import lru_cache
-from zoneinfo import ZoneInfo
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
 
 from foreword.blueprint import Planned
-from foreword.sources.builtin import read_builtin
-from foreword.sources.document import one_line
+from foreword.sources.clock import spell_minute
+from foreword.sources.document import normalise, one_line
+from foreword.sources.form import fill_form, read_form
 from foreword.sources.registry import source
-from foreword.sources.section import Item, Section, absent, tell
-from foreword.sources.texts import round_tokens
-from foreword.sources.view import SessionView, TurnView
-from foreword.turn import Host, Sandbox, Task
+from foreword.sources.section import Item, absent, tell
+from foreword.sources.texts import find_document
+from foreword.sources.view import SessionView, StaticView, TurnView, View
+from foreword.turn import Git, Host, Sandbox, Task
 from foreword.words import Pace
 
-STORAGE = {"Files:": "files", "Instructions:": "instructions", "Memory:": "memory", "Schedules:": "schedule"}
-# Not strftime's: those follow the locale of the process.
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
+Fact = Callable[[Any], str]
+CLOCK = ("weekday", "date", "day", "day_2", "month", "year", "time", "time_12", "timestamp", "zone")
 SIGNS = {"active": "→", "open": "○", "done": "✓"}
+REASONS = {
+    "tools": "the turn has no tools",
+    "identity": "the configuration has no text about who the agent is",
+    "duties": "the configuration has no instructions for the agent",
+    "role": "the agent has no role of the old kind",
+    "channel": "no channel is known",
+    "project": "no project is open",
+    "directories": "the agent was given no directories",
+    "cwd": "the agent was given no directories",
+    "host": "no facts about the host were given",
+    "git": "no repository is known",
+    "workflow": "no workflow is active",
+    "tasks": "there are no tasks",
+    "task": "no task is bound",
+    "formality": "nothing is known of how the person writes",
+    "bulletin": "there is no bulletin for this clearance",
+}
 
 
-@source("directories", Pace.SESSION)
-def show_directories(view: SessionView, entry: Planned) -> Item:
-    """Say where the agent may work."""
-    directories = (*view.static.settings.directories, *view.directories)
-    if not directories:
-        return absent(entry, "the agent was given no directories")
-    lines = [
-        "You may work in these directories; look before you create something new.",
-        *(f"- {one_line(d)}" for d in directories),
-    ]
-    return Section(entry=entry, text="\n".join(lines), origin="foreword.yaml")
+def tell_host(view: SessionView) -> str:
+    """Tell the facts of the machine, the model and the person's device as key=value."""
+    host, facts = view.host, view.static.meter.facts
+    if host is None:
+        return ""
+    sudo = {"sudo_non_interactive": host.sudo_non_interactive}
+    known = {field.name: getattr(host, field.name) for field in fields(Host) if field.name not in sudo}
+    model = {"provider": facts.provider, "model": facts.name.rpartition(":")[2], "session": view.session}
+    client = {"timezone": view.zone, "language": view.client.language, "location": view.client.location}
+    return join_facts({**known, **model, **sudo, **client})
 
 
-@source("storage", Pace.SESSION)
-def show_storage(view: SessionView, entry: Planned) -> Item:
-    """Say where information belongs, naming only what the agent has."""
-    kinds = {tool.kind for tool in view.static.tools.tools}
-    lines = [
-        line
-        for line in read_builtin(entry.text).splitlines()
-        if (label := line.partition(" ")[0]) in STORAGE and STORAGE[label] in kinds
-    ]
-    if not lines:
-        return absent(entry, "the agent has no tool that keeps anything")
-    return Section(entry=entry, text="\n".join(lines), origin=f"built-in {entry.text}")
+def tell_sandbox(sandbox: Sandbox | None) -> str:
+    """Tell how commands are confined as key=value."""
+    return join_facts({field.name: getattr(sandbox, field.name) for field in fields(Sandbox)}) if sandbox else ""
 
 
-@source("host", Pace.SESSION)
-def show_host(view: SessionView, entry: Planned) -> Item:
-    """Say on which machine the agent runs, how it is confined, and where its commands go."""
-    lines = []
-    if view.host:
-        facts, client = view.static.meter.facts, view.client
-        more = {
-            "provider": facts.provider,
-            "model": facts.name.rpartition(":")[2],
-            "session": view.session,
-            "timezone": view.zone,
-            "language": client.language,
-            "location": client.location,
-        }
-        lines.append(f"Host: {join_facts(view.host, more)}")
-    if view.sandbox:
-        lines.append(f"Sandbox(exec): {join_facts(view.sandbox, {})}")
-        if any(tool.kind == "shell" for tool in view.static.tools.tools):
-            lines.append(read_builtin("routing"))
-    if not lines:
-        return absent(entry, "no facts about the host were given")
-    return Section(entry=entry, text="\n".join(lines), origin="host")
-
-
-@source("time", Pace.TURN)
-def tell_time(view: TurnView, entry: Planned) -> Item:
-    """Tell the time to the minute, in the zone of whoever is asking."""
-    text, note = spell_time(int(view.now.timestamp()) // 60, view.session.zone)
-    return tell(entry, text, "clock", note)
-
-
-@lru_cache(maxsize=4_096)
-def spell_time(minute: int, name: str) -> tuple[str, str]:
-    """Spell a minute out, and note a zone that is not known."""
-    zone, note = find_zone(name)
-    moment = datetime.fromtimestamp(minute * 60, zone)
-    day = f"{DAYS[moment.weekday()]}, {moment.day} {MONTHS[moment.month - 1]} {moment.year}"
-    return f"It is {day}, {moment.hour:02}:{moment.minute:02} ({zone.key}).", note
-
-
-@source("environment", Pace.TURN)
-def show_environment(view: TurnView, entry: Planned) -> Item:
-    """Say which project is open, and in which state its repository is."""
-    if not view.session.project:
-        return absent(entry, "no project is open")
-    lines = [f"Project: {one_line(view.session.project)}"]
-    if view.git:
-        changed = (
-            f"{view.git.changed} changed file{'' if view.git.changed == 1 else 's'}" if view.git.changed else "clean"
-        )
-        commit = f", last commit {one_line(view.git.commit)}" if view.git.commit else ""
-        lines.append(f"Git: branch {one_line(view.git.branch)}, {changed}{commit}")
-    return Section(entry=entry, text="\n".join(lines), origin="project")
-
-
-@source("plan", Pace.TURN)
-def show_plan(view: TurnView, entry: Planned) -> Item:
-    """Say what plan mode means, while it is on."""
-    if not view.plan:
-        return absent(entry, "plan mode is off")
-    return Section(entry=entry, text=read_builtin("plan"), origin="built-in plan")
-
-
-@source("task", Pace.TURN)
-def show_task(view: TurnView, entry: Planned) -> Item:
-    """Show the task that the session is bound to, with its steps."""
-    if view.task is None:
-        return absent(entry, "no task is bound")
-    return Section(entry=entry, text="\n".join(describe_task(view.task)), origin=f"task {view.task.id}")
-
-
-@source("background", Pace.TURN)
-def show_background(view: TurnView, entry: Planned) -> Item:
-    """Say what happens with the reply when nobody is waiting for it."""
-    if view.background is None:
-        return absent(entry, "somebody is waiting for the reply")
-    text = read_builtin(f"background/{view.background}")
-    if view.background.value == "never" and "notify_user" in view.static.tools:
-        text += "\n" + read_builtin("background/notify")
-    return Section(entry=entry, text=text, origin=f"built-in background/{view.background}")
-
-
-@source("remaining", Pace.TURN)
-def show_remaining(view: TurnView, entry: Planned) -> Item:
-    """Say how much of the model's window is left for memory and work."""
-    return tell(entry, f"Remaining budget: {round_tokens(view.remaining)} tokens.", "budget")
-
-
-@source("runtime", Pace.TURN)
-def show_runtime(view: TurnView, entry: Planned) -> Item:
-    """Tell the moment, the model and the channel in a few lines."""
-    zone, note = find_zone(view.session.zone)
-    moment = view.now.astimezone(zone)
-    lines = [
-        f"Date: {DAYS[moment.weekday()]}, {moment:%Y-%m-%d %H:%M} ({zone.key})",
-        f"Model: {view.static.meter.facts.name or 'not named'}",
-        f"Channel: {one_line(view.session.channel)}",
-    ]
-    return Section(entry=entry, text="\n".join(lines), origin="clock", note=note)
-
-
-def find_zone(name: str) -> tuple[ZoneInfo, str]:
-    """Return the zone of this name, or UTC and a note that it is not known."""
-    try:
-        return ZoneInfo(name or "UTC"), ""
-    except (KeyError, ValueError, OSError):
-        return ZoneInfo("UTC"), f"time zone {name!r} is not known, so UTC is used"
-
-
-def describe_task(task: Task) -> list[str]:
-    """Put a task and its steps into lines."""
-    lines = [
-        f"You are working on task #{one_line(task.id)}. Stay with it until it has moved on.",
-        f"Title: {one_line(task.title)}",
-    ]
-    if task.description:
-        lines.append(f"Description: {one_line(task.description)}")
-    lines.append(f"Status: {one_line(task.status)}")
-    if task.steps:
-        lines.append("Steps:")
-    for number, step in enumerate(task.steps, 1):
-        done = " (done)" if step.status == "done" else ""
-        lines.append(f"{number}. {SIGNS[step.status]} {one_line(step.text)}{done}")
-    return lines
-
-
-def join_facts(facts: Host | Sandbox, more: dict[str, str]) -> str:
-    """Join the facts that are known as key=value, in the order of their fields."""
-    known = {field.name: getattr(facts, field.name) for field in fields(facts)} | more
+def join_facts(facts: Mapping[str, object]) -> str:
+    """Join the facts that are known as key=value, in their order."""
     shown = {
         name: str(value).lower() if isinstance(value, bool) else one_line(str(value))
-        for name, value in known.items()
+        for name, value in facts.items()
         if value not in ("", None)
     }
     return " | ".join(f"{name}={value.replace('|', '/')}" for name, value in shown.items())
+
+
+def tell_name(view: StaticView) -> str:
+    """Tell the name that an agent answers to."""
+    identity = view.settings.identity
+    name = "" if identity is None or isinstance(identity, str) else identity.name
+    return one_line(name) or view.agent.capitalize()
+
+
+def list_directories(view: SessionView) -> Sequence[str]:
+    """List the directories that the agent was given."""
+    return [one_line(path) for path in dict.fromkeys((*view.static.settings.directories, *view.directories))]
+
+
+def make_list(lines: Sequence[str]) -> str:
+    """Write lines as a list."""
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def tell_clock(name: str, view: TurnView) -> str:
+    """Tell one fact of the moment, in the zone of whoever is asking."""
+    return spell_minute(int(view.now.timestamp()) // 60, view.session.zone)[name]
+
+
+def tell_git(git: Git | None) -> str:
+    """Tell the state of a repository in one line."""
+    if git is None:
+        return ""
+    changed = f"{git.changed} changed file{'' if git.changed == 1 else 's'}" if git.changed else "clean"
+    commit = f", last commit {one_line(git.commit)}" if git.commit else ""
+    return f"branch {one_line(git.branch)}, {changed}{commit}"
+
+
+def tell_steps(task: Task | None) -> str:
+    """Tell the steps of a task, one numbered line each."""
+    lines = [
+        f"{number}. {SIGNS[step.status]} {one_line(step.text)}{' (done)' if step.status == 'done' else ''}"
+        for number, step in enumerate(task.steps if task else (), 1)
+    ]
+    return "\n".join(lines)
+
+
+def tell_task(name: str, view: TurnView) -> str:
+    """Tell one fact of the task that the session is bound to."""
+    return one_line(getattr(view.task, name)) if view.task else ""
+
+
+def tell_tasks(view: TurnView) -> str:
+    """Tell the active tasks and their statuses, one line each."""
+    return make_list([f"#{one_line(t.id)} {one_line(t.title)} ({one_line(t.status)})" for t in view.state.tasks])
+
+
+def tell_manner(name: str, view: TurnView) -> str:
+    """Tell one fact of how the speaking person writes."""
+    found = getattr(view.state.communication, name) if view.state.communication else ""
+    return one_line(found if isinstance(found, str) else ", ".join(found))
+
+
+def tell_bulletin(view: TurnView) -> str:
+    """Tell the bulletin that was made at the highest clearance which is not above this one."""
+    fitting = [one for one in view.state.bulletins if one.trust <= view.static.clearance]
+    return normalise(max(fitting, key=lambda one: one.trust).text).strip() if fitting else ""
+
+
+def round_tokens(tokens: int) -> str:
+    """Round a number of tokens to what a reader needs of it."""
+    return f"~{tokens // 1000}k" if tokens >= 1000 else f"~{max(tokens, 0)}"
+
+
+ABOUT: Mapping[str, Fact] = {
+    "agent": lambda view: view.agent,
+    "name": tell_name,
+    "model": lambda view: view.meter.facts.name.rpartition(":")[2],
+    "full_model": lambda view: view.meter.facts.name or "not named",
+    "provider": lambda view: view.meter.facts.provider,
+    "tools": lambda view: ", ".join([tool.name for tool in view.tools.tools]),
+    "beyond": lambda view: round_tokens(view.beyond),
+    "identity": lambda view: view.settings.identity.strip() if isinstance(view.settings.identity, str) else "",
+    "duties": lambda view: normalise(view.settings.instructions).strip(),
+    "role": lambda view: normalise(view.settings.role).strip(),
+}
+PLACE: Mapping[str, Fact] = {
+    "channel": lambda view: one_line(view.channel),
+    "session": lambda view: one_line(view.session),
+    "project": lambda view: one_line(view.project),
+    "directories": lambda view: make_list(list_directories(view)),
+    "cwd": lambda view: one_line(view.project) or next(iter(list_directories(view)), ""),
+    "additional": lambda view: make_list(list_directories(view)[0 if view.project else 1 :]),
+    "os": lambda view: one_line(view.host.os) if view.host else "",
+    "host": tell_host,
+    "sandbox": lambda view: tell_sandbox(view.sandbox),
+}
+MOMENT: Mapping[str, Fact] = {
+    **{name: partial(tell_clock, name) for name in CLOCK},
+    "git": lambda view: tell_git(view.git),
+    "remaining": lambda view: round_tokens(view.remaining),
+    "task": partial(tell_task, "id"),
+    "task_title": partial(tell_task, "title"),
+    "task_description": partial(tell_task, "description"),
+    "task_status": partial(tell_task, "status"),
+    "steps": lambda view: tell_steps(view.task),
+    "tasks": tell_tasks,
+    "workflow": lambda view: normalise(view.state.workflow).strip(),
+    "formality": partial(tell_manner, "formality"),
+    "length": partial(tell_manner, "length"),
+    "topics": partial(tell_manner, "topics"),
+    "bulletin": tell_bulletin,
+}
+
+
+def known_at(pace: Pace) -> Mapping[str, tuple[Pace, Fact]]:
+    """Return the facts that a source of this pace may tell, each with the pace of the view it is told from."""
+    paces = ((Pace.STATIC, ABOUT), (Pace.SESSION, PLACE), (Pace.TURN, MOMENT))
+    return {name: (its, fact) for its, facts in paces if its <= pace for name, fact in facts.items()}
+
+
+KNOWN: Mapping[Pace, Mapping[str, tuple[Pace, Fact]]] = {pace: known_at(pace) for pace in Pace}
+
+
+def find_values(names: Sequence[str], view: View) -> tuple[str, ...]:
+    """Find the values of fields in a view; a field that this pace does not know is empty."""
+    if isinstance(view, TurnView):
+        views: Mapping[Pace, View] = {Pace.STATIC: view.static, Pace.SESSION: view.session, Pace.TURN: view}
+    elif isinstance(view, SessionView):
+        views = {Pace.STATIC: view.static, Pace.SESSION: view}
+    else:
+        views = {Pace.STATIC: view}
+    known = KNOWN[max(views)]
+    return tuple([fact[1](views[fact[0]]) if (fact := known.get(name)) else "" for name in names])
+
+
+def tell_form(view: View, entry: Planned) -> Item:
+    """Fill the slot's form with what is known."""
+    form = read_form(entry.slot.form)
+    values = find_values(form.names, view)
+    text = fill_form(entry.slot.form, values)
+    if not text:
+        empty = [name for name, value in zip(form.names, values, strict=True) if not value]
+        return absent(entry, next((REASONS[name] for name in empty if name in REASONS), "nothing is known of it"))
+    note = tell_clock("note", view) if isinstance(view, TurnView) and "zone" in form.names else ""
+    return tell(entry, text, "facts", note)
+
+
+source("about", Pace.STATIC, KNOWN[Pace.STATIC])(tell_form)
+
+
+@source("place", Pace.SESSION, KNOWN[Pace.SESSION])
+def tell_place(view: SessionView, entry: Planned) -> Item:
+    """Fill the slot's form; the zone and the location may stand in the speaking person's own file."""
+    document = find_document(view.static, entry, fields=True).document if entry.paths else None
+    if document:
+        client = replace(view.client, location=view.client.location or document.field("location"))
+        view = replace(view, zone=view.zone or document.field("timezone"), client=client)
+    return tell_form(view, entry)
+
+
+source("moment", Pace.TURN, KNOWN[Pace.TURN])(tell_form)

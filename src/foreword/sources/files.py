@@ -44,6 +44,7 @@ class Files:
         self._documents: dict[str, Document] = {}
         self._folders: dict[str, Seen[tuple[str, ...]]] = {}
         self._links: dict[str, Seen[None]] = {}
+        self._visited: dict[str, Files] = {}
 
     def read(self, path: str) -> Document | Trouble | None:
         """Return the document at a path, None where there is none, or what is wrong with it."""
@@ -102,6 +103,11 @@ class Files:
         with self._lock:
             self._links.setdefault(path, Seen(self._sign(path), None))
 
+    def visit(self, folder: str) -> "Files":
+        """Return the files of another folder; they are looked at whenever these are."""
+        with self._lock:
+            return self._visited.setdefault(folder, Files(folder, self._clock))
+
     def _sweep(self) -> None:
         stale = self._find_stale()
         gone = [key for key, seen in self._folders.items() if seen.racy or sign_folders(seen.folders) != seen.signature]
@@ -113,7 +119,9 @@ class Files:
         moved = [path for path, seen in self._links.items() if self._sign(path) != seen.signature]
         for path in moved:
             del self._links[path]
-        if stale or gone or moved:
+        before = [(files, files.generation) for files in self._visited.values()]
+        elsewhere = [files for files, generation in before if files.refresh(now=True) != generation]
+        if stale or gone or moved or elsewhere:
             self.generation += 1
         self._forget()
 
@@ -193,7 +201,7 @@ class Files:
     def _open(self, place: str) -> tuple[os.stat_result, bytes]:
         real = os.path.realpath(place, strict=True)
         if not self._holds(real):
-            raise UnusableError("leads out of the workspace and is refused")
+            raise UnusableError("leads out of its workspace or project and is refused")
         # Not blocking, so that a pipe in the place of a file cannot hang the turn.
         handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
         try:

@@ -1,15 +1,17 @@
 """The ground a turn stands on: the configuration, the files, the meters, and what is remembered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from threading import Lock
 
 from foreword.blueprint import Blueprint
+from foreword.blueprint.guard import FileGuard
+from foreword.blueprint.hook import Hook
 from foreword.config.schema import Config
 from foreword.frozen import frozen
 from foreword.memo import Memo
 from foreword.sources.files import Files
-from foreword.sources.guard import FileGuard
+from foreword.sources.nowhere import Nowhere
 from foreword.tokens import Meter
 
 
@@ -18,8 +20,9 @@ class Ground:
     """Everything beneath a turn that outlives it; replaced as a whole when the configuration changes."""
 
     config: Config
-    files: Files
+    files: Files | Nowhere
     measure: Callable[[str], Meter]
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
     memo: Memo = field(default_factory=Memo)
     scratch: Memo = field(default_factory=lambda: Memo(65_536))
     lock: Lock = field(default_factory=Lock)

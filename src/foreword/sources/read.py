@@ -1,23 +1,30 @@
 """Reading: every source sees a view of its own pace, and every answer stands in its slot."""
 
+import logging
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from foreword.blueprint import Plan, Planned, Run
+from foreword.blueprint.slot import Budget, Room
 from foreword.config.schema import Config
 from foreword.memo import Memo
+from foreword.sources.condition import find_unmet
 from foreword.sources.document import is_unicode
+from foreword.sources.facts import find_values
 from foreword.sources.files import Files
+from foreword.sources.form import read_form, split_form
 from foreword.sources.ground import Ground
+from foreword.sources.nowhere import Nowhere
 from foreword.sources.registry import SOURCES
-from foreword.sources.section import Filled, Item, Missing, Section
+from foreword.sources.section import Filled, Item, Missing, Section, absent
 from foreword.sources.trace import Kept, Part, Reader
 from foreword.sources.view import SessionView, StaticView, TurnView, View
+from foreword.sources.weave import weave
 from foreword.trust import has_company
-from foreword.turn import Toolset, Turn
+from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Pace, Verdict
 
-NO_TOOLS = Toolset()
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -26,12 +33,13 @@ def read(plan: Plan, turn: Turn, ground: Ground, conversation: int) -> tuple[Fil
     session = observe(plan, turn, ground)
     moment = see_turn(session, turn, session.static.beyond - plan.blueprint.budget.turn - conversation)
     slower: dict[Pace, StaticView | SessionView] = {Pace.STATIC: session.static, Pace.SESSION: session}
-    return tuple(
-        [
-            fill(run, moment, ground.scratch) if run.pace is Pace.TURN else fill_again(run, slower[run.pace], ground)
-            for run in plan.runs
-        ]
-    )
+    filled = [
+        fill(run, moment, ground.scratch) if run.pace is Pace.TURN else fill_again(run, slower[run.pace], ground)
+        for run in plan.runs
+    ]
+    woven = ground.scratch.once(weave, *[None if run.pace is Pace.TURN else run for run in filled])
+    passing = iter([run for run in filled if run.pace is Pace.TURN])
+    return tuple([run or next(passing) for run in woven])
 
 
 def fill(run: Run, view: View, scratch: Memo) -> Filled:
@@ -52,14 +60,14 @@ def fill_again(run: Run, view: StaticView | SessionView, ground: Ground) -> Fill
     return kept.filled
 
 
-def refill(kept: Kept, run: Run, view: StaticView | SessionView, files: Files) -> Filled:
+def refill(kept: Kept, run: Run, view: StaticView | SessionView, files: Files | Nowhere) -> Filled:
     """Ask again for every part whose files have changed."""
     generation = files.generation  # before anything is read: a sweep in between must not make old parts look new
     reader = view.files if isinstance(view, StaticView) else view.static.files
     before = kept.parts or (None,) * len(run.entries)
     reader.take_traces()
     parts = tuple(
-        part if part and part.holds(files) else Part(ask(entry, view), reader.take_traces())
+        part if part and part.holds() else Part(ask(entry, view), reader.take_traces())
         for entry, part in zip(run.entries, before, strict=True)
     )
     reader.stop()
@@ -75,16 +83,49 @@ def ask(entry: Planned, view: View) -> tuple[Item, ...]:
     """Ask the source of one entry, or pass on that the plan refused it."""
     if entry.verdict is not None:
         return refused(entry)
-    source = SOURCES[entry.slot.source]
+    slot = entry.slot
+    if slot.when and (unmet := find_unmet(slot.when, view)):
+        return (absent(entry, unmet),)
+    source = SOURCES[slot.source]
+    narrowed = narrow(view, source.pace)
     try:
-        answer = source.fill(narrow(view, source.pace), entry)
+        answer = source.fill(narrowed, entry)
     except Exception as error:  # noqa: BLE001 - a source of a user's own may raise anything; the turn goes on
         reason = f"source {entry.slot.source!r} failed: {type(error).__name__}: {error}"
         answer = Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED)
+    if slot.form and not source.fields:
+        answer = surround(answer, entry, narrowed)
     if type(answer) is Missing:
         return (answer,)
     answers = answer if isinstance(answer, tuple) else (answer,)
-    return answers if all(map(is_usable, answers)) else (misfit(entry, answers),)
+    if not all(map(is_usable, answers)):
+        return (misfit(entry, answers),)
+    return tuple([add_hint(one, slot.hint) for one in answers]) if slot.hint else answers
+
+
+def surround(answer: tuple[Item, ...] | Item, entry: Planned, view: View) -> tuple[Item, ...] | Item:
+    """Put a text into its slot's form; where there is none, the form's own default may stand."""
+    form = read_form(entry.slot.form)
+    if isinstance(answer, Missing) and form.default and answer.verdict is Verdict.ABSENT:
+        answer = Section(entry=entry, text=form.default, origin="built-in default", note=answer.reason)
+    if not isinstance(answer, Section):
+        return answer
+    before, after = split_form(entry.slot.form, find_values(form.names, view))
+    return replace(answer, before=before, after=after)
+
+
+def add_hint(item: Item, hint: str) -> Item:
+    """Add to what a verdict says of a text."""
+    if not isinstance(item, Section):
+        return item
+    log_once(hint)
+    return replace(item, note="; ".join(filter(None, (item.note, hint))))
+
+
+@cache
+def log_once(hint: str) -> None:
+    """Tell a hint to the log of the process, once."""
+    logging.getLogger("foreword").info(hint)
 
 
 def is_usable(answer: object) -> bool:
@@ -121,7 +162,7 @@ def observe(plan: Plan, turn: Turn, ground: Ground) -> SessionView:
     """Make the two slower views of a turn; they are the same objects until something in them changes."""
     level = plan.clearance.level
     tools = turn.tools.allowed(level) if turn.tools else NO_TOOLS
-    base = (turn.agent, turn.model, level, tools, plan.blueprint)
+    base = (turn.agent, turn.model, level, plan.mode, tools, turn.extensions, plan.blueprint)
     place = (turn.user, turn.channel, turn.room, turn.situation, turn.session, turn.project, turn.directories)
     known = (turn.instructions, turn.client, turn.host, turn.sandbox)
     return ground.memo.recall(
@@ -140,12 +181,20 @@ def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset) -> Static
         agent=turn.agent,
         settings=ground.config.agents[turn.agent],
         clearance=plan.clearance.level,
+        mode=plan.mode,
         tools=tools,
+        extensions=tuple(one for one in turn.extensions if one.trust <= plan.clearance.level),
         files=Reader(ground.files, ground.guard(plan.blueprint), plan.clearance.level),
         stores=ground.config.stores,
         meter=meter,
-        beyond=meter.facts.window - budget.keep_back(meter.facts.window) - budget.limit(meter.facts.window),
+        beyond=find_beyond(budget, meter.facts.window),
     )
+
+
+def find_beyond(budget: Budget, window: int) -> int:
+    """Find what neither the answer nor a fixed system budget takes of a window."""
+    taken = budget.limit(window) if budget.turn_room is Room.FIXED else 0
+    return budget.bound(window) - budget.keep_back(window) - taken
 
 
 def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
@@ -161,6 +210,7 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
         session=turn.session,
         zone=(room.timezone if room else "") if has_company(turn) else own,
         project=turn.project,
+        project_stop=config.prompt.project_stop,
         directories=turn.directories,
         instructions=turn.instructions,
         client=turn.client,
@@ -178,6 +228,8 @@ def see_turn(session: SessionView, turn: Turn, remaining: int) -> TurnView:
         task=turn.task,
         plan=turn.plan,
         background=turn.background,
+        signal=turn.signal,
+        state=turn.state,
         git=turn.git,
         remaining=remaining,
     )

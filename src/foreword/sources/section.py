@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from foreword.blueprint import Planned, Slot
 from foreword.frozen import frozen
+from foreword.sources.pattern import Pattern
 from foreword.words import Pace, Placement, Trust, Verdict
 
 
@@ -53,6 +54,16 @@ class Section(Placed):
     lines: tuple[str, ...] = ()
     lost: bool = False
     """Whether the text only says that the real one cannot be used."""
+    before: str = ""
+    """What its slot's form puts before the text; it is never cut."""
+    after: str = ""
+    """What its slot's form, or a template, puts after the text."""
+    pattern: Pattern | None = None
+    """The template that this text is, whose variables are still to be filled in."""
+    opens: bool = True
+    """Whether its heading stands before it; not where a template goes on."""
+    closes: bool = True
+    """Whether a separator follows it; not where a template goes on."""
 
 
 @frozen

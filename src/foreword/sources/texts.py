@@ -3,26 +3,20 @@
 from dataclasses import replace
 
 from foreword.blueprint import Planned
+from foreword.config.schema import Identity
 from foreword.frozen import frozen
 from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, normalise, one_line
+from foreword.sources.form import fill_form, read_form
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section, absent, lament
 from foreword.sources.view import SessionView, StaticView
 from foreword.words import Pace
 
 UNFOUND = "cannot be opened; its name should be plain UTF-8"
-IDENTITY = {
-    "name": "Your name is {name}{emoji}.",
-    "creature": "You are {article} {creature}.",
-    "vibe": "Your vibe: {vibe}.",
-    "description": "What you are for: {description}.",
-}
-PROFILE = {
-    "name": "The user's name is {name}.",
-    "timezone": "Their time zone is {timezone}.",
-    "location": "They are in {location}.",
-}
+IDENTITY = ("name", "emoji", "creature", "vibe", "description")
+PROFILE = ("name", "timezone", "location")
+BODY = "body"  # the field for what a file says beside its front matter
 
 
 @frozen
@@ -37,6 +31,11 @@ class Found:
 @source("file", Pace.STATIC)
 def read_file(view: StaticView, entry: Planned) -> Item:
     """Read the first of the entry's files that has a text, else the built-in one."""
+    return find_text(view, entry)
+
+
+def find_text(view: StaticView, entry: Planned) -> Item:
+    """Find the text of an entry: a file, or what is built in."""
     found = find_document(view, entry)
     if found.document:
         return section_of(entry, found.document, note=found.note)
@@ -48,17 +47,6 @@ def stand_in(entry: Planned, name: str, text: str, found: Found) -> Section:
     """Let a built-in text stand where a file has none, and say so if the file is there."""
     note = f"{found.note}; the built-in text stands in" if found.lost else ""
     return Section(entry=entry, text=text, origin=f"built-in {name}", note=note)
-
-
-@source("files", Pace.STATIC)
-def read_listed(view: StaticView, entry: Planned) -> Item:
-    """Read one of the further files that the configuration lists, under its own name."""
-    found = find_document(view, entry)
-    if found.document is None:
-        return missing(entry, found)
-    section = section_of(entry, found.document, title=entry.id.partition(":")[2], note=found.note)
-    # A path that begins like a store's would be taken for a memory.
-    return replace(section, path=f"./{section.path}") if section.path.partition("/")[0] in view.stores else section
 
 
 @source("folder", Pace.STATIC)
@@ -84,35 +72,40 @@ def read_folder(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
 @source("text", Pace.STATIC)
 def read_text(_: StaticView, entry: Planned) -> Item:
     """Give a built-in text as it is."""
-    return Section(entry=entry, text=read_builtin(entry.text), origin=f"built-in {entry.text}")
+    text = read_builtin(entry.text) if entry.text else ""
+    return Section(entry=entry, text=text, origin=f"built-in {entry.text}") if text else absent(entry, "there is none")
 
 
-@source("core", Pace.STATIC)
-def read_core(view: StaticView, entry: Planned) -> Item:
-    """Give the built-in core with the agent's name in it."""
-    identity = view.settings.identity
-    name = "" if identity is None or isinstance(identity, str) else identity.name
-    text = read_builtin(entry.text).replace("$name", one_line(name) or view.agent.capitalize())
-    return Section(entry=entry, text=text, origin=f"built-in {entry.text}")
+@source("soul", Pace.STATIC)
+def read_soul(view: StaticView, entry: Planned) -> Item:
+    """Give the character that the configuration describes, else that of a file, else the built-in one."""
+    text = normalise(view.settings.soul).strip()
+    return Section(entry=entry, text=text, origin="foreword.yaml") if text else find_text(view, entry)
 
 
-@source("identity", Pace.STATIC)
+@source("identity", Pace.STATIC, (*IDENTITY, "article", BODY))
 def read_identity(view: StaticView, entry: Planned) -> Item:
-    """Give the fields and the body of the identity file, else what the configuration says."""
+    """Tell the fields and the body of the identity file, else what the configuration says."""
     found = find_document(view, entry, fields=True)
     identity = view.settings.identity
     if found.document or identity is None:
-        return fields_and_body(entry, found, IDENTITY)
+        return fill_fields(entry, found, IDENTITY)
+    values = spell_identity(identity, has_body=BODY in read_form(entry.slot.form).names)
+    text = fill_fields_in(entry, values)
+    return Section(entry=entry, text=text, origin="foreword.yaml", note=found.note) if text else missing(entry, found)
+
+
+def spell_identity(identity: Identity | str, *, has_body: bool) -> dict[str, str]:
+    """Give the fields of a configured identity; a text is its body, or a description where no body is shown."""
     if isinstance(identity, str):
-        return Section(entry=entry, text=identity.strip(), origin="foreword.yaml", note=found.note)
-    values = {name: getattr(identity, name) for name in (*IDENTITY, "emoji")}
-    return Section(entry=entry, text="\n".join(say(IDENTITY, values)), origin="foreword.yaml", note=found.note)
+        return {BODY: identity.strip()} if has_body else {"description": one_line(identity)}
+    return {name: one_line(getattr(identity, name)) for name in IDENTITY}
 
 
-@source("profile", Pace.SESSION)
+@source("profile", Pace.SESSION, (*PROFILE, BODY))
 def read_profile(view: SessionView, entry: Planned) -> Item:
-    """Give the fields and the body of the speaking person's own file."""
-    return fields_and_body(entry, find_document(view.static, entry, fields=True), PROFILE)
+    """Tell the fields and the body of the speaking person's own file."""
+    return fill_fields(entry, find_document(view.static, entry, fields=True), PROFILE)
 
 
 @source("instructions", Pace.SESSION)
@@ -124,13 +117,14 @@ def read_instructions(view: SessionView, entry: Planned) -> Item:
 
 @source("channel", Pace.SESSION)
 def read_channel(view: SessionView, entry: Planned) -> Item:
-    """Say where the reply goes, and how it should look there; an unknown channel is treated like the web."""
+    """Say how a reply should look on its channel; an unknown channel is treated like the web."""
+    if not view.channel:
+        return absent(entry, "no channel is known")
     found = find_document(view.static, entry)
-    head = f"Channel: {one_line(view.channel)}."
     if found.document:
-        return retell(section_of(entry, found.document, note=found.note), f"{head}\n{found.document.body}")
-    name = entry.text if entry.text and read_builtin(entry.text) else "channels/web"
-    return stand_in(entry, name, f"{head}\n{read_builtin(name)}", found)
+        return section_of(entry, found.document, note=found.note)
+    name = entry.text if entry.text and read_builtin(entry.text) else entry.slot.text.replace("{family}", "web")
+    return stand_in(entry, name, read_builtin(name), found)
 
 
 def find_document(view: StaticView, entry: Planned, *, fields: bool = False) -> Found:
@@ -176,27 +170,20 @@ def retell(section: Section, text: str, note: str = "") -> Section:
     return replace(section, text=text, path="", note="; ".join(filter(None, (section.note, note))))
 
 
-def fields_and_body(entry: Planned, found: Found, labels: dict[str, str]) -> Item:
-    """Say the known fields of a file one by one, then its body."""
+def fill_fields(entry: Planned, found: Found, names: tuple[str, ...]) -> Item:
+    """Fill the fields of a file, and its body, into the slot's form."""
     document = found.document
     if document is None:
         return missing(entry, found)
     section = section_of(entry, document, note=found.note)
-    spoken = say(labels, {name: document.field(name) for name in (*labels, "emoji")})
-    if not spoken and not document.body:
-        return absent(entry, f"{document.path} is blank")
-    return retell(section, "\n".join(filter(None, [*spoken, document.body]))) if spoken else section
+    text = fill_fields_in(entry, {**{name: one_line(document.field(name)) for name in names}, BODY: document.body})
+    if not text:
+        return absent(entry, f"{document.path} has nothing that is shown here")
+    return section if text == document.body else retell(section, text)
 
 
-def say(labels: dict[str, str], values: dict[str, str]) -> list[str]:
-    """Put the fields that are set into words."""
-    shown = {name: one_line(value) for name, value in values.items()}
-    emoji = f" {shown['emoji']}" if shown.get("emoji") else ""
-    article = "an" if shown.get("creature", "")[:1].lower() in tuple("aeiou") else "a"
-    more = {"emoji": emoji, "article": article}
-    return [label.format(**more, **{name: shown[name].rstrip(".")}) for name, label in labels.items() if shown[name]]
-
-
-def round_tokens(tokens: int) -> str:
-    """Round a number of tokens to what a reader needs of it."""
-    return f"~{tokens // 1000}k" if tokens >= 1000 else f"~{max(tokens, 0)}"
+def fill_fields_in(entry: Planned, values: dict[str, str]) -> str:
+    """Fill fields into the slot's form."""
+    article = "an" if values.get("creature", "")[:1].lower() in tuple("aeiou") else "a"
+    known = {**values, "article": article}
+    return fill_form(entry.slot.form, tuple(known.get(name, "") for name in read_form(entry.slot.form).names))

@@ -1,25 +1,28 @@
 """Tracing what a source reads, so that an edit touches only the sections that depend on it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from foreword.blueprint.guard import FileGuard
 from foreword.sources.document import Document, Trouble
 from foreword.sources.files import Files
-from foreword.sources.guard import FileGuard
+from foreword.sources.nowhere import Nowhere
 from foreword.sources.section import Filled, Item
 from foreword.words import Trust
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One thing that was read, and the mark it had."""
+    """One thing that was read, where, and the mark it had."""
 
+    files: Files | Nowhere
     path: str
     name: str | None
     mark: object
 
-    def holds(self, files: Files) -> bool:
+    def holds(self) -> bool:
         """Whether it has not changed since."""
-        return files.find(self.path, self.name) is self.mark
+        return self.files.find(self.path, self.name) is self.mark
 
 
 class Reader:
@@ -27,7 +30,7 @@ class Reader:
 
     __slots__ = ("_clearance", "_files", "_guard", "_traces")
 
-    def __init__(self, files: Files, guard: FileGuard, clearance: Trust) -> None:
+    def __init__(self, files: Files | Nowhere, guard: FileGuard, clearance: Trust) -> None:
         self._files = files
         self._guard = guard
         self._clearance = clearance
@@ -36,7 +39,7 @@ class Reader:
     def read(self, path: str) -> Document | Trouble | None:
         """Return the document at a path, None where there is none for this clearance, or what is wrong with it."""
         document = self._files.read(path) if self._may_read(path) else None
-        self._note(Trace(path, None, self._files.find(path)))
+        self._note(Trace(self._files, path, None, self._files.find(path)))
         return document
 
     def _may_read(self, path: str) -> bool:
@@ -56,8 +59,12 @@ class Reader:
     def list(self, folder: str, name: str = "") -> tuple[str, ...]:
         """Return the Markdown files below a folder, sorted, without those that the configuration lists by name."""
         paths = self._files.list(folder, name)
-        self._note(Trace(folder, name, self._files.find(folder, name)))
+        self._note(Trace(self._files, folder, name, self._files.find(folder, name)))
         return tuple([path for path in paths if path not in self._guard.listed and self._may_read(path)])
+
+    def visit(self, folder: str) -> "Visitor":
+        """Read in another folder than the workspace."""
+        return Visitor(self._files.visit(folder), self._note, is_home=folder == self._files.root)
 
     def take_traces(self) -> tuple[Trace, ...]:
         """Return what was read since the last time, and go on noting."""
@@ -67,6 +74,34 @@ class Reader:
     def stop(self) -> None:
         """Note nothing more: what a turn reads is read again in the next one."""
         self._traces = None
+
+
+class Visitor:
+    """The files of one folder outside the workspace: read only, contained in it, and traced like all others."""
+
+    __slots__ = ("_files", "_note", "is_home")
+
+    def __init__(self, files: Files | Nowhere, note: Callable[[Trace], None], *, is_home: bool) -> None:
+        self._files = files
+        self._note = note
+        self.is_home = is_home
+
+    def read(self, path: str) -> Document | Trouble | None:
+        """Return the document at a path, None where there is none, or what is wrong with it."""
+        document = self._files.read(path)
+        self._note(Trace(self._files, path, None, self._files.find(path)))
+        return document
+
+    def read_text(self, path: str) -> str:
+        """Return the whole text of a document, comments included."""
+        text = self._files.read_text(path)
+        return text if isinstance(text, str) else ""
+
+    def list(self, folder: str) -> tuple[str, ...]:
+        """Return the Markdown files below a folder, sorted."""
+        paths = self._files.list(folder)
+        self._note(Trace(self._files, folder, "", self._files.find(folder, "")))
+        return paths
 
 
 def is_internal(path: str) -> bool:
@@ -81,9 +116,9 @@ class Part:
     items: tuple[Item, ...]
     traces: tuple[Trace, ...]
 
-    def holds(self, files: Files) -> bool:
+    def holds(self) -> bool:
         """Whether nothing that it was read from has changed."""
-        return all(trace.holds(files) for trace in self.traces)
+        return all(trace.holds() for trace in self.traces)
 
 
 class Kept:

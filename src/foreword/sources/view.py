@@ -5,10 +5,11 @@ from datetime import datetime
 
 from foreword.config.schema import Agent, Store
 from foreword.frozen import frozen
+from foreword.signal import Signal
 from foreword.sources.trace import Reader
 from foreword.tokens import Meter
-from foreword.turn import Client, Git, Host, Sandbox, Task, Toolset
-from foreword.words import Delivery, Trust
+from foreword.turn import Client, Extension, Git, Host, Sandbox, State, Task, Toolset
+from foreword.words import Delivery, Mode, Trust
 
 
 @frozen
@@ -18,7 +19,9 @@ class StaticView:
     agent: str
     settings: Agent
     clearance: Trust
+    mode: Mode
     tools: Toolset
+    extensions: tuple[Extension, ...]
     files: Reader
     stores: Mapping[str, Store]
     meter: Meter
@@ -38,6 +41,7 @@ class SessionView:
     session: str
     zone: str
     project: str
+    project_stop: str
     directories: tuple[str, ...]
     instructions: str
     client: Client
@@ -55,6 +59,8 @@ class TurnView:
     task: Task | None
     plan: bool
     background: Delivery | None
+    signal: Signal | None
+    state: State
     git: Git | None
     remaining: int
 

@@ -21,6 +21,7 @@ class Entry:
     margin: float = 0.0
     cache_minimum: int = 1024
     local: bool = False
+    native_tools: bool = True
 
 
 @frozen(eq=True)
@@ -41,6 +42,7 @@ class ModelFacts:
     margin: float
     cache_minimum: int
     local: bool = False
+    native_tools: bool = True
     assumed: str = ""
 
     @property
@@ -69,6 +71,7 @@ def find(model: str, overrides: Mapping[str, ModelOverride]) -> ModelFacts:
         margin=entry.margin,
         cache_minimum=entry.cache_minimum,
         local=entry.local or provider == "local",
+        native_tools=entry.native_tools,
         assumed=assumed,
     )
     override = overrides.get(model) or overrides.get(bare)
@@ -90,6 +93,7 @@ def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
         window=override.window or facts.window,
         tokenizer=override.tokenizer or facts.tokenizer,
         factor=override.factor or facts.factor,
+        native_tools=facts.native_tools if override.native_tools is None else override.native_tools,
         cache_minimum=facts.cache_minimum if override.cache_minimum is None else override.cache_minimum,
         assumed="" if override.window else facts.assumed,
     )

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from foreword.blueprint import Blueprint
+from foreword.blueprint.slot import Blueprint
 from foreword.config.schema import Config
 from foreword.words import Trust
 

@@ -1,0 +1,47 @@
+"""Sources of what a run is for: its delivery, where things belong, and what the agent has taken on."""
+
+from foreword.blueprint import Planned
+from foreword.sources.builtin import read_builtin
+from foreword.sources.document import normalise, one_line
+from foreword.sources.registry import source
+from foreword.sources.section import Item, Section, absent
+from foreword.sources.view import SessionView, StaticView, TurnView
+from foreword.words import Pace
+
+STORAGE = {"Files:": "files", "Instructions:": "instructions", "Memory:": "memory", "Schedules:": "schedule"}
+
+
+@source("responsibilities", Pace.STATIC)
+def list_responsibilities(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
+    """Give what the agent has taken on, each under its title."""
+    items = [
+        Section(entry=entry, name=title, title=title, text=text, origin="foreword.yaml")
+        for one in view.settings.responsibilities
+        if (title := one_line(one.title)) and (text := normalise(one.content).strip())
+    ]
+    return tuple(items) or absent(entry, "the agent has taken on nothing in particular")
+
+
+@source("storage", Pace.SESSION)
+def show_storage(view: SessionView, entry: Planned) -> Item:
+    """Say where information belongs, naming only what the agent has."""
+    kinds = {tool.kind for tool in view.static.tools.tools}
+    lines = [
+        line
+        for line in read_builtin(entry.text).splitlines()
+        if (label := line.partition(" ")[0]) in STORAGE and STORAGE[label] in kinds
+    ]
+    if not lines:
+        return absent(entry, "the agent has no tool that keeps anything")
+    return Section(entry=entry, text="\n".join(lines), origin=f"built-in {entry.text}")
+
+
+@source("background", Pace.TURN)
+def show_background(view: TurnView, entry: Planned) -> Item:
+    """Say what happens with the reply when nobody is waiting for it."""
+    if view.background is None:
+        return absent(entry, "somebody is waiting for the reply")
+    text = read_builtin(f"background/{view.background}")
+    if view.background.value == "never" and "notify_user" in view.static.tools:
+        text += "\n" + read_builtin("background/notify")
+    return Section(entry=entry, text=text, origin=f"built-in background/{view.background}")

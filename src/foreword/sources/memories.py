@@ -1,0 +1,178 @@
+"""Sources of what is remembered: facts that all agents share, and the parts of a file that a message is about."""
+
+import json
+import re
+from collections.abc import Iterator
+
+from foreword.blueprint import Planned
+from foreword.sources.document import normalise, one_line
+from foreword.sources.registry import source
+from foreword.sources.section import Item, Section, absent, lament
+from foreword.sources.texts import find_document, missing
+from foreword.sources.view import StaticView, TurnView
+from foreword.words import Pace
+
+LONGEST = 200  # characters of a fact
+MOST = 4  # parts of a file that are recalled
+WORD = re.compile(r"\w{3,}")
+HEADING = re.compile(r"^## ", re.MULTILINE)
+COMMON = frozenset(
+    [
+        "about",
+        "after",
+        "again",
+        "all",
+        "also",
+        "and",
+        "any",
+        "are",
+        "ask",
+        "been",
+        "but",
+        "can",
+        "could",
+        "did",
+        "does",
+        "done",
+        "for",
+        "from",
+        "get",
+        "give",
+        "good",
+        "had",
+        "has",
+        "have",
+        "her",
+        "him",
+        "his",
+        "how",
+        "into",
+        "its",
+        "just",
+        "know",
+        "let",
+        "like",
+        "make",
+        "may",
+        "more",
+        "most",
+        "need",
+        "not",
+        "now",
+        "off",
+        "one",
+        "our",
+        "out",
+        "over",
+        "please",
+        "same",
+        "say",
+        "see",
+        "she",
+        "should",
+        "some",
+        "such",
+        "tell",
+        "than",
+        "thank",
+        "thanks",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "too",
+        "use",
+        "very",
+        "want",
+        "was",
+        "way",
+        "well",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "why",
+        "will",
+        "with",
+        "would",
+        "yes",
+        "yet",
+        "you",
+        "your",
+    ]
+)
+
+
+@source("facts", Pace.STATIC)
+def list_facts(view: StaticView, entry: Planned) -> Item:
+    """List the facts of a JSON file, one line each, none twice."""
+    found = find_document(view, entry)
+    if found.document is None:
+        return missing(entry, found)
+    path = found.document.path
+    try:
+        facts = read_facts(json.loads(found.document.body))
+    except (ValueError, RecursionError):
+        return lament(entry, f"{path} is no JSON; write a list of texts")
+    if facts is None:
+        return lament(entry, f"{path} holds no list of texts")
+    lines = list(dict.fromkeys(shorten(fact) for fact in facts if fact.strip()))
+    long = sum(len(one_line(fact)) > LONGEST for fact in facts)
+    note = f"{long:,} of them cut at {LONGEST} characters" if long else ""
+    if not lines:
+        return absent(entry, f"{path} holds no facts")
+    text = "\n".join(f"- {line}" for line in lines)
+    return Section(entry=entry, text=text, origin=path, sha256=found.document.sha256, note=note)
+
+
+def read_facts(value: object) -> list[str] | None:
+    """Take the facts out of a JSON value: a list of texts, or of objects with a text, or an object that holds one."""
+    if isinstance(value, dict):
+        value = value.get("memories")
+    if not isinstance(value, list):
+        return None
+    facts = [next(find_texts(one), None) for one in value]
+    return None if None in facts else [normalise(fact) for fact in facts if fact is not None]
+
+
+def find_texts(value: object) -> Iterator[str]:
+    """Find the text of one fact."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from (value[key] for key in ("text", "content", "memory", "fact") if isinstance(value.get(key), str))
+
+
+def shorten(fact: str) -> str:
+    """Keep a fact on one line of at most 200 characters."""
+    line = one_line(fact)
+    return line if len(line) <= LONGEST else line[: LONGEST - 1].rstrip() + "…"
+
+
+@source("matching", Pace.TURN)
+def recall_parts(view: TurnView, entry: Planned) -> Item:
+    """Give the parts of a file that share words with the message; where none does, nothing at all."""
+    found = find_document(view.static, entry)
+    if found.document is None:
+        return missing(entry, found)
+    words = find_words(view.message)
+    parts = HEADING.split(found.document.body)[1:]
+    scores = [(len(words & find_words(part)), at) for at, part in enumerate(parts)]
+    best = sorted([(-score, at) for score, at in scores if score])[:MOST]
+    if not best:
+        return absent(entry, f"no part of {found.document.path} is about the message")
+    text = "\n\n".join(f"### {parts[at].strip()}" for _, at in sorted(best, key=lambda one: one[1]))
+    return Section(entry=entry, text=text, origin=found.document.path, sha256=found.document.sha256, note=found.note)
+
+
+def find_words(text: str) -> frozenset[str]:
+    """Find the words of a text that say what it is about."""
+    return frozenset(WORD.findall(text.lower())) - COMMON

@@ -1,0 +1,90 @@
+"""Claims about the tables of the rules, and the pattern that is made of them."""
+
+from itertools import permutations
+
+import pytest
+
+from foreword.signal.classify import find_words, fold
+from foreword.signal.rules import GENRES, MODES, SMALL_TALK, TYPES, URGENCY, WORDS, list_words
+
+LINES = [*MODES.values(), *GENRES.values(), *TYPES.values(), URGENCY, SMALL_TALK]
+ALL = sorted({word for line in LINES for word in line.split(", ")} - {"?", "!"})
+WHOLE = [word.rstrip("*") for word in ALL if word.endswith("*")]
+STEMS = [word for word in ALL if not word.endswith("*")]
+
+
+def find(message: str) -> set[str]:
+    """Find the words of the rules in a message."""
+    return find_words(fold(message))
+
+
+def test_whole_words() -> None:
+    """These words stand for themselves alone."""
+    assert WHOLE == ["do", "hey", "hi", "new", "now", "ok", "set", "sure"]
+
+
+def test_no_word_begins_with_another() -> None:
+    """No word of the rules begins with another one, so each place of a message has at most one."""
+    names = [word.rstrip("*") for word in ALL]
+    assert not [(one, other) for one, other in permutations(names, 2) if other.startswith(one)]
+
+
+@pytest.mark.parametrize("word", ALL)
+def test_every_word_is_found(word: str) -> None:
+    """Every word is found at the start of a message, in its middle, in capitals and between signs."""
+    name = word.rstrip("*")
+    for message in (name, f"x {name}", f"x {name} x", name.upper(), f"({name})", f"-{name}.", f"«{name}»", f"👋{name}"):
+        assert name in find(message), message
+
+
+@pytest.mark.parametrize("word", STEMS)
+def test_stems(word: str) -> None:
+    """A word without a star is found at the start of a longer one."""
+    assert find(f"{word}xyz") == find(f"{word}é") == {word}
+
+
+@pytest.mark.parametrize("word", WHOLE)
+def test_starred_words_are_whole(word: str) -> None:
+    """A word with a star is not found in a longer one."""
+    for message in (f"{word}xyz", f"{word}s", f"{word}9", f"{word}_x", f"{word}é", f"{word}e\u0301", f"{word}\u0301"):
+        assert word not in find(message), message
+
+
+@pytest.mark.parametrize("word", ALL)
+def test_no_word_is_found_inside_another(word: str) -> None:
+    """A word is found neither at the end nor in the middle of another one, accents of either spelling included."""
+    name = word.rstrip("*")
+    for before in ("x", "9", "_", "é", "e\u0301", "ü", "の"):
+        assert name not in find(before + name), before
+
+
+@pytest.mark.parametrize("phrase", [word for word in ALL if " " in word])
+@pytest.mark.parametrize("space", ["  ", "\n", "\t", "\r\n", "\u00a0", "\u3000", " \n " * 50])
+def test_white_space_in_phrases(phrase: str, space: str) -> None:
+    """Between the words of a phrase stands any white space, and some there must be."""
+    assert phrase in find(phrase.replace(" ", space))
+    assert phrase not in find(phrase.replace(" ", ""))
+    assert phrase not in find(phrase.replace(" ", ", "))
+
+
+@pytest.mark.parametrize("message", ["I'll see", "I’ll see", "i’LL see"])
+def test_apostrophes(message: str) -> None:
+    """A curly apostrophe counts like a straight one."""
+    assert find(message) == {"i'll"}
+
+
+def test_signs() -> None:
+    """A question mark counts anywhere, an exclamation mark at the end alone."""
+    assert find("a? b") == find("?") == {"?"}
+    assert find("a!") == find("a!!! \n") == {"!"}
+    assert find("a! b") == find("") == set()
+
+
+def test_lines() -> None:
+    """A line is taken apart at its commas, and the star is no part of a word."""
+    assert list_words("let me, now*, ?") == {"let me", "now", "?"}
+
+
+def test_pattern_knows_no_sign() -> None:
+    """The pattern is made of words; the signs are looked for by themselves."""
+    assert WORDS.findall("? ! * , x") == []
