@@ -2,9 +2,16 @@
 
 import sys
 
-from bench import cold, memory, signal, start, warm
+from bench import arithmetic, cold, memory, signal, start, warm
 
-BENCHES = {"warm": warm, "cold": cold, "start": start, "memory": memory, "signal": signal}
+BENCHES = {
+    "warm": warm,
+    "cold": cold,
+    "start": start,
+    "memory": memory,
+    "signal": signal,
+    "arithmetic": arithmetic,
+}
 
 
 def main(names: list[str]) -> int:
@@ -15,7 +22,8 @@ def main(names: list[str]) -> int:
     for name in names or BENCHES:
         for figure in BENCHES[name].run():
             aim = f"aim ≤ {figure.aim:g} {figure.unit}: {figure.verdict}" if figure.aim is not None else ""
-            print(f"{figure.name:44} {figure.value:>9,.2f} {figure.unit:3} {aim}")
+            value = f"{figure.value:,}" if isinstance(figure.value, int) else f"{figure.value:,.2f}"
+            print(f"{figure.name:44} {value:>9} {figure.unit:3} {aim}".rstrip())
             if figure.baseline:
                 print(f"{'':44} beside {figure.baseline}")
     return 0

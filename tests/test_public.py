@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 import pytest
 
 import foreword
-from foreword import Delivery, InputError, Mode, Tool, Toolset, Turn, UnknownName
+from foreword import Delivery, Extension, InputError, Mode, Tool, Toolset, Turn, UnknownName
 
 NAMES = [
-    *("Assembly", "BudgetError", "Client", "ConfigError", "Delivery", "ForewordError", "Git", "Host", "InputError"),
-    *("Message", "Mode", "Pace", "Sandbox", "Step", "Task", "Tool", "Toolset", "Trust", "Turn", "UnknownName"),
-    *("Workspace", "WorkspaceError", "source"),
+    *("Assembly", "BudgetError", "Client", "ConfigError", "Delivery", "Extension", "ForewordError", "Git", "Host"),
+    *("InputError", "Message", "Mode", "Pace", "Sandbox", "Signal", "State", "Step", "Task", "Tool", "Toolset"),
+    *("Trust", "Turn", "UnknownName", "Workspace", "WorkspaceError", "build_agent_prompt", "classify", "is_noise"),
+    "source",
 ]
 HEAVY = {"yaml", "rich", "pydantic", "sqlite3", "rs_bpe", "genai_prices", "asyncio", "json", "zoneinfo"}
 
@@ -121,6 +122,9 @@ def test_turn_refuses_unknown_words(field: str, value: object) -> None:
         ("now", 1_700_000_000, "now is a datetime"),
         ("tools", [], "tools is a Toolset"),
         ("tools", [Tool(name="x")], "tools is a Toolset"),
+        ("signal", "EXECUTE", "signal is a Signal"),
+        ("state", {}, "state is a State"),
+        ("extensions", (Extension(name="x"), Extension(name="x")), "two extensions have the same name"),
     ],
 )
 def test_turn_checks_its_fields(field: str, value: object, words: str) -> None:

@@ -5,16 +5,26 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from foreword.blueprint import load
+from foreword.blueprint import Blueprint, Slot, load
+from foreword.blueprint.condition import CONDITIONS
+from foreword.blueprint.hook import GROUP
+from foreword.blueprint.slot import Budget
+from foreword.shipped import list_blueprints, list_prompts, read_blueprint
 from foreword.sources import SOURCES
+from foreword.sources.facts import ABOUT, MOMENT, PLACE
+from foreword.testing import write_files
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BIN = Path(sys.executable).parent
+NAMED = re.compile(r"(?:#|<!--) ([\w-][\w/.-]*\.\w+)(?: -->)?\n")
+DIALECTS = [name for name in list_blueprints() if name != "default"]
 
 
 def find_blocks(page: Path, language: str) -> list[str]:
@@ -22,12 +32,37 @@ def find_blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if find_blocks(page, "python")], ids=lambda page: page.name)
-def test_python(page: Path) -> None:
-    """The Python of a page runs from top to bottom, in a process of its own."""
-    code = "\n".join(find_blocks(page, "python"))
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+def lay_out(page: Path, folder: Path) -> str:
+    """Write the files that a page shows, each named in its first line, and return the Python that is left to run."""
+    (folder / "examples").symlink_to(ROOT / "examples")
+    for language in ("yaml", "markdown", "toml", "python"):
+        files = {name[1]: block[name.end() :] for block in find_blocks(page, language) if (name := NAMED.match(block))}
+        write_files(folder, files)
+        if project := files.get("pyproject.toml"):
+            install(tomllib.loads(project)["project"], folder)
+    return "\n".join(block for block in find_blocks(page, "python") if not NAMED.match(block))
+
+
+def install(project: dict, folder: Path) -> None:
+    """Leave what pip would leave of a package that lies in this folder."""
+    hooks = "\n".join(f"{name} = {place}" for name, place in project["entry-points"][GROUP].items())
+    metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    home = f"{project['name']}-{project['version']}.dist-info"
+    write_files(folder, {f"{home}/METADATA": metadata, f"{home}/entry_points.txt": f"[{GROUP}]\n{hooks}\n"})
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if find_blocks(page, "python")], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_python(page: Path, tmp_path: Path) -> None:
+    """The Python of a page runs from top to bottom over the files it shows, and prints the texts it shows, in order."""
+    code = lay_out(page, tmp_path)
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+    rest = "".join(f"{line.rstrip()}\n" for line in run.stdout.splitlines())
+    for part in (part for block in find_blocks(page, "text") for part in block.split("…\n") if part.strip()):
+        assert part in rest, f"{page.name} shows what is not printed, or not then:\n{part}"
+        rest = rest.partition(part)[2]
 
 
 def test_commands(tmp_path: Path) -> None:
@@ -42,17 +77,51 @@ def test_commands(tmp_path: Path) -> None:
     assert "agents" in run.stdout.splitlines()[-1] or "agents" in run.stdout
 
 
-def test_own_blueprint() -> None:
-    """The blueprint that the guide shows is one."""
-    (text,) = find_blocks(ROOT / "docs" / "blueprints.md", "yaml")
-    blueprint = load(text, "brief.yaml", {source.name: source.pace for source in SOURCES.values()})
-    assert [slot.id for slot in blueprint.slots] == ["core", "agents", "time"]
-
-
-def test_sources_are_listed() -> None:
-    """The guide to blueprints names every source that ships."""
+@pytest.mark.parametrize(
+    "names",
+    [
+        [name for name in SOURCES if name.isidentifier()],
+        [field.name for kind in (Blueprint, Budget, Slot) for field in fields(kind)],
+        [*CONDITIONS, "tool:NAME", "kind:NAME"],
+        [f"{{{name}}}" for source in SOURCES.values() for name in source.fields],
+        [f"{{{name}}}" for name in (*ABOUT, *PLACE, *MOMENT)],
+        list_blueprints(),
+    ],
+    ids=["sources", "keys", "conditions", "fields", "facts", "blueprints"],
+)
+def test_reference_is_whole(names: list[str]) -> None:
+    """The reference of blueprints names every source, key, condition, field, fact and blueprint there is."""
     text = (ROOT / "docs" / "blueprints.md").read_text(encoding="utf-8")
-    assert [name for name in SOURCES if f"`{name}`" not in text and name.isidentifier()] == []
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_dialect_has_a_page(name: str) -> None:
+    """The page of a dialect has a row for every slot, in order, with its heading, its least trust and its source."""
+    blueprint = load(read_blueprint(name) or "", f"{name}.yaml", SOURCES)
+    page = (ROOT / "docs" / "dialects" / f"{name}.md").read_text(encoding="utf-8")
+    text = page.partition("\n## What it shows")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| `")
+    ]
+    table = {row[0].strip("`"): row for row in rows}
+    assert [slot.id for slot in blueprint.slots] == list(table)
+    for slot in blueprint.slots:
+        _, heading, trust, source, *_ = table[slot.id]
+        assert slot.title in heading
+        assert re.split(r"\W", trust)[0] == str(slot.trust)
+        assert f"`{slot.source}`" in source
+        assert (slot.file or slot.folder or slot.text) in source
+
+
+def test_prompts_are_listed() -> None:
+    """Every built-in text has a row of its own; a name in capitals stands for several."""
+    text = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    names = [name for cell in cells for name in re.findall(r"`([^`]+)\.md`", cell)]
+    patterns = [re.compile(re.sub("[A-Z]+", "[a-z0-9_]+", re.escape(name))) for name in names]
+    assert [name for name in sorted(list_prompts()) if not any(each.fullmatch(name) for each in patterns)] == []
+    assert [each.pattern for each in patterns if not any(map(each.fullmatch, list_prompts()))] == []
 
 
 def test_links() -> None:

@@ -114,7 +114,7 @@ def test_own_blueprint(tmp_path: Path) -> None:
     write_files(tmp_path, {"blueprints/coop.yaml": (read_blueprint("coop") or "").replace("Runtime", "Later")})
     ws.refresh(now=True)
     assert "## Later\n" in ws.assemble(turn).prompt.text
-    assert ws.blueprint_names() == ("coop", "default")
+    assert ws.blueprint_names() == ("coop", "default", "moltis", "nova", "osa", "spec010")
 
 
 def test_broken_own_blueprint(tmp_path: Path) -> None:

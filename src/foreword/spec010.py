@@ -1,6 +1,7 @@
 """The prompt of SPEC-010 as one function: no workspace, no files, everything handed in."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 
@@ -67,5 +68,5 @@ def read_own_blueprint() -> Blueprint:
 
 @cache
 def measure(model: str) -> Meter:
-    """Make the meter; a prompt by itself is counted as for a model that is not named."""
-    return Meter(find(model, {}), Counter(Vocabulary.O200K))
+    """Make the meter; a prompt by itself is counted as for a model that is not named, and no schemas travel with it."""
+    return Meter(replace(find(model, {}), native_tools=False), Counter(Vocabulary.O200K))

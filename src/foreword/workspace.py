@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from foreword.assemble import assemble
 from foreword.assembly import Assembly
@@ -24,6 +24,9 @@ from foreword.tokens.shelf import CountShelf
 from foreword.tools import READING, Reading, call
 from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Vocabulary
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 CONFIG = "foreword.yaml"
@@ -81,7 +84,8 @@ class Workspace:
         if agent not in agents:
             raise UnknownName("agent", agent, agents)
         model = turn.model or agents[agent].model
-        if turn.agent and turn.model == model and turn.mode and turn.now and turn.tools is not None:
+        named = turn.agent and turn.model == model and turn.mode and turn.mode is not Mode.NONE
+        if named and turn.now and turn.tools is not None:
             return turn
         mode = turn.mode or choose_mode(ground.measure(model).facts)
         return replace(
@@ -90,7 +94,7 @@ class Workspace:
             model=model,
             mode=mode,
             now=turn.now or self._clock(),
-            tools=find_tools(mode) if turn.tools is None else turn.tools,
+            tools=find_tools(turn.tools, mode),
         )
 
     def blueprint(self, name: str) -> Blueprint:
@@ -183,9 +187,11 @@ def choose_mode(facts: ModelFacts) -> Mode:
     return Mode.MINIMAL if facts.local or facts.window < SMALL_WINDOW else Mode.FULL
 
 
-def find_tools(mode: Mode) -> Toolset:
-    """Find the tools of a turn that names none: those that read, but a title or a summary is made without any."""
-    return NO_TOOLS if mode is Mode.NONE else READING
+def find_tools(named: Toolset | None, mode: Mode) -> Toolset:
+    """Find the tools of a turn: those it names, else those that read; a title or a summary is made without any."""
+    if mode is Mode.NONE:
+        return NO_TOOLS
+    return READING if named is None else named
 
 
 def find_hooks(names: Sequence[str]) -> Mapping[str, Hook]:
@@ -197,7 +203,18 @@ def find_hooks(names: Sequence[str]) -> Mapping[str, Hook]:
     installed = {point.name: point for point in entry_points(group=GROUP)}
     if unknown := [name for name in names if name not in installed]:
         raise UnknownName("hook", unknown[0], installed)
+    return {name: load_hook(name, installed[name]) for name in names}
+
+
+def load_hook(name: str, point: "EntryPoint") -> Hook:
+    """Load one hook; whatever goes wrong in somebody's own module is told with the hook's name."""
     try:
-        return {name: installed[name].load() for name in names}
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"a hook of {GROUP} cannot be loaded: {error}") from None
+        hook = point.load()
+    except Exception as error:  # noqa: BLE001 - importing somebody's own code may raise anything
+        raise InputError(
+            f"hook {name!r} cannot be loaded from {point.value}: {type(error).__name__}: {error}"
+        ) from None
+    if not callable(hook):
+        raise InputError(f"hook {name!r} is {point.value}, which is no function")
+    found: Hook = hook
+    return found

@@ -3,20 +3,19 @@
 import pytest
 
 from foreword.blueprint import Blueprint, load
-from foreword.blueprint.slot import Budget, Cut, Fitting, Listing, Rendering, Voice
+from foreword.blueprint.slot import Budget, Cut, Fitting, Listing, Rendering, Room, Voice
 from foreword.errors import ConfigError
 from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES
 from foreword.words import Mode, Pace, Placement, Trust
 
-PACES = {source.name: source.pace for source in SOURCES.values()}
 HEAD = 'name: mine\nmarker: "[cut {call}]"\nmarker_without_call: "[cut]"\n'
 SLOT = "slots: [{id: soul, source: file, pace: static}]\n"
 
 
 def read(text: str) -> Blueprint:
     """Load a blueprint."""
-    return load(text, "blueprints/mine.yaml", PACES)
+    return load(text, "blueprints/mine.yaml", SOURCES)
 
 
 def list_faults(text: str) -> list[str]:
@@ -33,7 +32,9 @@ def test_smallest() -> None:
     assert (blueprint.rendering, blueprint.strict, blueprint.budget) == (Rendering.MARKDOWN, False, Budget())
     assert (slot.trust, slot.modes, slot.placement) == (Trust.FULL, (Mode.FULL,), Placement.SYSTEM)
     assert (slot.cut, slot.listed, slot.voice, slot.required) == (Cut.HEAD, Listing.NEVER, Voice.OWNER, False)
-    assert blueprint.budget.fitting is Fitting.FAIR
+    assert (slot.form, slot.when, slot.variable, slot.group, slot.item) == ("", (), "", "", "")
+    assert (slot.limit, slot.limit_all, blueprint.separator, blueprint.notice) == (0, 0, "\n\n", "")
+    assert (blueprint.budget.fitting, blueprint.budget.turn_room) == (Fitting.FAIR, Room.FIXED)
 
 
 @pytest.mark.parametrize("name", list_blueprints())
@@ -48,10 +49,19 @@ def test_shipped(name: str) -> None:
         ("{id: a, source: file, pace: static}, {id: a, source: file, pace: static}", "slot 'a' stands twice"),
         ("{id: a, source: fil, pace: static}", "slot 'a' has the unknown source 'fil'; did you mean 'file'?"),
         (
-            "{id: a, source: time, pace: static}",
-            "slot 'a' is static, but its source 'time' depends on what changes with the turn",
+            "{id: a, source: moment, form: '{time}', pace: static}",
+            "slot 'a' is static, but its source 'moment' depends on what changes with the turn; make it turn",
         ),
-        ("{id: a, source: profile, pace: static}", "depends on what changes with the session; make it session"),
+        ("{id: a, source: moment, form: '{time}', pace: session}", "is session, but its source 'moment' depends on"),
+        ("{id: a, source: place, form: '{os}', pace: static}", "its source 'place' depends on what changes with the"),
+        (
+            "{id: a, source: profile, form: '{name}', pace: static}",
+            "depends on what changes with the session; make it session",
+        ),
+        *(
+            (f"{{id: a, source: {name}, pace: turn}}", f"slot 'a' needs a form for the source '{name}' to fill in")
+            for name in ("about", "place", "moment", "identity", "profile")
+        ),
         ("{id: a, source: file, pace: static, tier: hihg}", "unknown tier 'hihg'"),
         ("{id: a, source: file, pace: session, placement: tail}", "travels in the tail, which holds turn slots only"),
         (
@@ -67,6 +77,37 @@ def test_shipped(name: str) -> None:
         ("{id: a, source: folder, pace: static, folder: /etc}", "names '/etc', which is not below the workspace"),
         ("{id: a, source: file, pace: static, file: ~/x.md}", "names '~/x.md', which is not below the workspace"),
         ("{id: a, source: file, pace: static, floor: -1}", "slot 'a' has a negative floor"),
+        ("{id: a, source: file, pace: static, limit: -1}", "slot 'a' has a negative floor or limit"),
+        ("{id: a, source: file, pace: static, limit_all: -1}", "slot 'a' has a negative floor or limit"),
+        ("{id: a, source: file, pace: static, limit: 1.5}", "slots[0].limit must be a whole number"),
+        *(
+            (f"{{id: a, source: file, pace: turn, when: ['{name}']}}", f"slot 'a' has the unknown condition '{name}'")
+            for name in ("tool", "tool:", "not not plan", "rain", "")
+        ),
+        (
+            "{id: a, source: file, pace: static, when: [rain]}",
+            "; there is tools, native_tools, identity, sandbox, plan, tool:NAME, kind:NAME, each with `not` before it",
+        ),
+        (
+            "{id: a, source: file, pace: static, when: [sandbox]}",
+            "slot 'a' is static, but 'sandbox' is only known with the session; make it session",
+        ),
+        (
+            "{id: a, source: file, pace: session, when: [tools, not plan]}",
+            "slot 'a' is session, but 'not plan' is only known with the turn; make it turn",
+        ),
+        ("{id: a, source: file, pace: static, when: tools}", "slots[0].when must be a list"),
+        *(
+            (f"{{id: a, source: file, pace: static, variable: '{name}'}}", "slot 'a' needs a plain variable")
+            for name in ("a b", "1a", "a-b", "{{a}}")
+        ),
+        ("{id: a, source: file, pace: static, placement: nested}", "needs a plain variable for templates to name it"),
+        (
+            "{id: a, source: file, pace: turn, variable: A}",
+            "slot 'a' changes with the turn, and would move everything behind it in a template; give it no variable",
+        ),
+        ("{id: a, source: file, pace: turn, placement: nested, variable: A}", "slot 'a' changes with the turn"),
+        ("{id: a, source: file, pace: static, placement: nestde}", "must be one of system, tail, nested"),
         ("{id: 'a b', source: file, pace: static}", "slot 'a b' needs a plain name"),
         ("{id: '', source: file, pace: static}", "slot '' needs a plain name"),
         ("{id: 'a:b', source: file, pace: static}", "slot 'a:b' needs a plain name"),
@@ -85,7 +126,7 @@ def test_fault(slots: str, fault: str) -> None:
 
 def test_all_at_once() -> None:
     """Every fault is listed, not the first alone, each with the line of its slot or its setting."""
-    slots = "slots:\n- {id: a, source: fil, pace: static}\n- id: a\n  source: time\n  pace: static\n  tier: x\n"
+    slots = "slots:\n- {id: a, source: fil, pace: static}\n- id: a\n  source: signal\n  pace: static\n  tier: x\n"
     faults = list_faults(f"{HEAD}budget:\n  reserve: 1\n  tiers:\n    high: 1\n    low: 1.5\n{slots}")
     assert [fault.removeprefix("blueprints/mine.yaml:").partition(": ")[0] for fault in faults] == [
         *("8", "10", "11", "11", "11")
@@ -93,7 +134,29 @@ def test_all_at_once() -> None:
     assert any("tier 'low' takes a share from 0 to 1, not 1.5" in fault for fault in faults)
 
 
-@pytest.mark.parametrize("key", ["system", "turn", "reserve", "least"])
+@pytest.mark.parametrize("key", ["tiers", "turn_tiers"])
+@pytest.mark.parametrize("share", ["-0.01", "1.01", "40"])
+def test_shares(key: str, share: str) -> None:
+    """A tier takes a share from nothing to everything, in a turn too; forty per cent is 0.4."""
+    (fault,) = list_faults(f"{HEAD}budget:\n  {key}:\n    low: {share}\n{SLOT}")
+    assert fault == f"blueprints/mine.yaml:6: tier 'low' takes a share from 0 to 1, not {float(share)}"
+    assert read(f"{HEAD}budget: {{{key}: {{low: 0.4, none: 0, all: 1}}}}\n{SLOT}")
+
+
+def test_tiers_of_a_turn() -> None:
+    """A turn's slot belongs to a tier of the turn where there are such, and any other slot never does."""
+    head = f"{HEAD}budget: {{tiers: {{low: 1.0}}, turn_tiers: {{high: 0.4}}}}\n"
+    slots = (
+        "slots:\n- {id: a, source: file, pace: turn, tier: low}\n- {id: b, source: file, pace: session, tier: high}\n"
+    )
+    assert list_faults(head + slots) == [
+        "blueprints/mine.yaml:6: slot 'a' has the unknown tier 'low'; there is high",
+        "blueprints/mine.yaml:7: slot 'b' has the unknown tier 'high'; there is low",
+    ]
+    assert read(f"{HEAD}slots: [{{id: a, source: file, pace: turn, tier: low}}]\n")
+
+
+@pytest.mark.parametrize("key", ["system", "turn", "reserve", "least", "window"])
 def test_negative_budget(key: str) -> None:
     """A budget of less than nothing is refused."""
     (fault,) = list_faults(f"{HEAD}budget: {{{key}: -1}}\n{SLOT}")
@@ -110,6 +173,24 @@ def test_marker_fields(marker: str, key: str) -> None:
     line = [*markers].index(key) + 2
     assert fault.startswith(f"blueprints/mine.yaml:{line}: {key} has an unknown field: ")
     assert fault.endswith("; there is kept, total, first, last, lines, call")
+
+
+@pytest.mark.parametrize("field", ["limit", "size", "name", "call", "kept", "total", "first", "last", "lines"])
+def test_notice_fields(field: str) -> None:
+    """A notice has the marker's fields and three of its own, which no marker has."""
+    assert read(f"{HEAD}notice: '[{{{field}}}]'\n{SLOT}").notice == f"[{{{field}}}]"
+    if field in ("limit", "size", "name"):
+        (fault,) = list_faults(f"{HEAD}stub: '[{{{field}}}]'\n{SLOT}")
+        assert "stub has an unknown field" in fault
+
+
+def test_notice_fault() -> None:
+    """A notice with another field is refused with those that there are."""
+    (fault,) = list_faults(f"{HEAD}notice: '[{{characters}}]'\n{SLOT}")
+    assert fault == (
+        "blueprints/mine.yaml:4: notice has an unknown field: 'characters'; "
+        "there is kept, total, first, last, lines, call, limit, size, name"
+    )
 
 
 STUBS = {"stub": "stub: '[gone]'\n", "stub_without_call": "stub_without_call: '[gone]'\n"}
@@ -129,6 +210,30 @@ def test_strict_has_stubs(missing: str) -> None:
 def test_faster_source_in_slower_slot() -> None:
     """A slot may be faster than its source, never slower, so that no clock gets into a cached block."""
     assert read(f"{HEAD}slots: [{{id: a, source: file, pace: turn}}]\n").slots[0].pace is Pace.TURN
+
+
+def test_every_key() -> None:
+    """What a dialect needs is written as it is meant: room, separator, form, condition, place in a template."""
+    blueprint = read(
+        'name: mine\nmarker: x\nmarker_without_call: x\nseparator: "\\n---\\n"\n'
+        "budget: {window: 9000, turn_room: rest, turn_tiers: {low: 0.3}}\n"
+        "slots: [{id: a, source: file, pace: static, form: 'Say {text}.', when: [tools, 'not kind:shell'], variable: A,"
+        " placement: nested, group: Files, item: File, limit: 20, limit_all: 30, hint: Move it.}]\n"
+    )
+    slot = blueprint.slots[0]
+    assert (blueprint.separator, blueprint.budget.turn_room, blueprint.budget.window) == ("\n---\n", Room.REST, 9_000)
+    assert (slot.form, slot.when, slot.variable) == ("Say {text}.", ("tools", "not kind:shell"), "A")
+    assert (slot.placement, slot.group, slot.item) == (Placement.NESTED, "Files", "File")
+    assert (slot.limit, slot.limit_all, slot.hint) == (20, 30, "Move it.")
+
+
+@pytest.mark.parametrize(("window", "used", "kept_back"), [(0, 200_000, 4_096), (128_000, 128_000, 4_096)])
+def test_window(window: int, used: int, kept_back: int) -> None:
+    """A budget may use less of a window than there is, never more, and of a small one the answer has a quarter."""
+    budget = Budget(window=window, system=1_000_000, window_share=1.0)
+    assert (budget.bound(200_000), budget.limit(200_000), budget.keep_back(200_000)) == (used, used, kept_back)
+    assert (budget.bound(8_000), budget.limit(8_000), budget.keep_back(8_000)) == (8_000, 8_000, 2_000)
+    assert [budget.keep_back(size) for size in (16_383, 16_384, 16_385)] == [4_095, 4_096, 4_096]
 
 
 def test_limit() -> None:

@@ -11,8 +11,7 @@ from foreword.sources import SOURCES
 from foreword.trust import resolve
 from foreword.words import Pace, Placement, Verdict
 
-PACES = {source.name: source.pace for source in SOURCES.values()}
-DEFAULT = load(read_blueprint("default") or "", "default.yaml", PACES)
+DEFAULT = load(read_blueprint("default") or "", "default.yaml", SOURCES)
 CONFIG = load_config("""\
 owner: alice
 agents: {reid: {}}
@@ -92,12 +91,13 @@ def test_modes(mode: Mode) -> None:
 
 
 def test_runs() -> None:
-    """Neighbours of one pace are one run, and the tail is the last one."""
+    """Neighbours of one pace are one run; the tail is the last of the text, and what templates place comes apart."""
     runs = [(run.pace, run.placement) for run in plan().runs]
     assert runs == [
         (Pace.STATIC, Placement.SYSTEM),
         (Pace.SESSION, Placement.SYSTEM),
         (Pace.TURN, Placement.TAIL),
+        (Pace.STATIC, Placement.NESTED),
     ]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from foreword import Assembly, Toolset, Turn
 from foreword.blueprint import Planned, Slot
 from foreword.budget.share import Wish
+from foreword.budget.verdict import keep
 from foreword.sources import Section
 from foreword.testing import make_workspace
 from foreword.words import Pace
@@ -41,7 +42,8 @@ def wish(wanted: int, floor: int = 0, stub: int = 0) -> Wish:
     """Make a wish of so many tokens."""
     slot = Slot(id="x", source="file", pace=Pace.STATIC, floor=floor)
     entry = Planned(slot=slot, id="x", trust=slot.trust)
-    return Wish(section=Section(entry=entry, text="", origin=""), wanted=wanted, stub=stub)
+    section = Section(entry=entry, text="", origin="")
+    return Wish(whole=keep(section, wanted), stub=stub)
 
 
 def tell(assembly: Assembly) -> dict[str, str]:

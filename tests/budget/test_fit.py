@@ -57,7 +57,9 @@ def test_tools_are_counted(tmp_path: Path) -> None:
 
 SUM = re.compile(r"does not fit: (.*) = ([\d,]+) tokens, and (.*) has ([\d,]+); ([\d,]+) are missing\. Use ")
 MUST = "id: must, source: file, file: B.md, pace: session, required: true"
-WORK = "id: task, source: task, pace: turn, placement: tail, required: true"
+TASK = "id: task, source: moment, form: forms/task, pace: turn, placement: tail"
+WORK = f"{TASK}, required: true"
+TIME = "id: time, source: moment, form: 'It is {time} ({zone}).', pace: turn"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ WORK = "id: task, source: task, pace: turn, placement: tail, required: true"
         (STRICT, "system: 400", [file_slot("a", "required: true"), file_slot("b")], ["tool schemas", "a", "naming"]),
         (STRICT, "system: 230", [file_slot("a"), file_slot("b")], ["tool schemas", "naming"]),
         (HEAD, "turn: 50", [WORK], ["task"]),
-        (STRICT, "turn: 50", [WORK, "id: time, source: time, pace: turn"], ["task", "naming"]),
+        (STRICT, "turn: 50", [WORK, TIME], ["task", "naming"]),
     ],
 )
 def test_arithmetic_adds_up(tmp_path: Path, head: str, budget: str, slots: list[str], named: list[str]) -> None:
@@ -185,7 +187,7 @@ def test_later_floor(tmp_path: Path) -> None:
 
 def test_turn_presses_on_nothing(tmp_path: Path) -> None:
     """A turn's own slots have their own room: however long a task is, the rest of the prompt is the same."""
-    slots = [file_slot("a"), "id: task, source: task, pace: turn, placement: tail"]
+    slots = [file_slot("a"), TASK]
     files = {"A.md": lines(30)}
     texts = [
         build(

@@ -101,7 +101,7 @@ def test_calls(tmp_path: Path) -> None:
 
 def test_front_matter_is_no_file(tmp_path: Path) -> None:
     """A text that is not the file's own, since fields were put into words, is read on as a section."""
-    slots = ["id: a, source: identity, file: A.md, pace: static"]
+    slots = ["id: a, source: identity, form: forms/identity, file: A.md, pace: static"]
     text = "---\nname: Reid\n---\n" + lines(60)
     assembly = build(tmp_path, "least: 1, system: 320, menu_share: 0.0", slots, {"A.md": text}, tools=READING)
     assert 'read_section("a", from=' in assembly.prompt.text

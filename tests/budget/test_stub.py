@@ -64,7 +64,7 @@ def test_call_of_a_section(tmp_path: Path) -> None:
 
 def test_turn(tmp_path: Path) -> None:
     """A slot of the turn leaves its line in the tail."""
-    slots = [file_slot("a"), "id: task, source: task, pace: turn, placement: tail, cut: never"]
+    slots = [file_slot("a"), "id: task, source: moment, form: forms/task, pace: turn, placement: tail, cut: never"]
     task = Task(id="1", title="t" * 4_000)
     assembly = build(tmp_path, "turn: 60", slots, {"A.md": "A\n"}, head=STRICT, tools=READING, task=task)
     assert tell(assembly) == {"a": "kept", "task": "dropped"}
@@ -144,3 +144,12 @@ def test_every_budget(tmp_path: Path, tools: Toolset, fitting: str) -> None:
     assert worked > 10
     assert failed < 300 + assembly.fit.tool_tokens
     assert set(tell(assembly).values()) == {"kept"}
+
+
+@pytest.mark.parametrize("system", range(300, 460, 9))
+def test_in_order(tmp_path: Path, system: int) -> None:
+    """In order, too, the first text leaves those behind it the lines that say what is missing."""
+    files = {"A.md": lines(35), "B.md": lines(30), "C.md": lines(30)}
+    assembly = build(tmp_path, f"least: 1, fitting: sequential, system: {system}", ROWS, files, head=STRICT)
+    assert assembly.system_tokens <= system
+    assert {span.id for span in assembly.prompt.spans} == {"a", "b", "c"}

@@ -42,6 +42,40 @@ def test_table(say, monkeypatch, columns):
     assert max(map(len, out.splitlines()[2:])) <= columns
 
 
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize("name", ["coop", "moltis", "nova", "osa", "spec010"])
+def test_table_of_a_dialect(say, monkeypatch, name, columns):
+    """The table of every dialect has its slots in order, and fits the terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = say("blueprints", name).out
+    slots = [slot["id"] for slot in say("blueprints", name, "--json").json["slots"]]
+    rows = [line.split()[1] for line in out.splitlines() if line.split()[:1] and line.split()[0].isdecimal()]
+    assert rows == slots
+    assert max(map(len, out.splitlines()[2:])) <= columns
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("moltis", "built-in moltis/introduction_plain · when not tools"),
+        ("moltis", "USER.md · per user"),
+        ("moltis", "AGENTS.md · ≤ 32,000 characters"),
+        ("moltis", "≤ 8,000 characters together"),
+        ("osa", "rules/ · {{ RULES }}"),
+        ("osa", "turn what is left, and 2,000 at least for the whole prompt"),
+        ("osa", "sequential tiers of a turn: critical 100 %, high 40 %, medium 30 %, low 100 %"),
+        ("spec010", "built-in spec010/instructions · per user · ≤ 2,000 characters"),
+        ("default", "HEARTBEAT.md · only in system"),
+        ("default", "built-in routing · when sandbox and kind:shell"),
+    ],
+)
+def test_table_says_when_and_how_much(say, monkeypatch, columns, name, words):
+    """A slot's conditions, its variable and its limits stand in its row, and the rules of a turn in the foot."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert words in " ".join(say("blueprints", name).out.split())
+
+
 def test_json_uses_words(say):
     """The JSON has the words that a blueprint file has."""
     blueprint = say("blueprints", "default", "--json").json

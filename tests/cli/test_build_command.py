@@ -122,6 +122,109 @@ def test_task_faults_have_lines(say, folder):
     assert "t.yaml:3: steps[0].status must be one of active, open, done" in answer.err
 
 
+STATE = {
+    "workflow": "Deploying the site",
+    "tasks": [{"id": "3", "title": "Smoke test", "status": "open"}],
+    "communication": {"formality": "casual", "length": "short", "topics": ["boats", "bread"]},
+    "bulletins": [{"text": "For all to see.", "trust": "public"}, {"text": "For the owner."}],
+}
+STATE_YAML = """\
+workflow: Deploying the site
+tasks: [{id: "3", title: Smoke test, status: open}]
+communication: {formality: casual, length: short, topics: [boats, bread]}
+bulletins:
+  - {text: For all to see., trust: public}
+  - text: For the owner.
+"""
+
+
+@pytest.mark.parametrize(("name", "text"), [("s.json", json.dumps(STATE)), ("s.yaml", STATE_YAML)])
+def test_state(say, folder, name, text):
+    """What goes on around a session comes from JSON or YAML, and each clearance gets the bulletin made for it."""
+    write_files(folder, {name: text})
+    out = say("build", "--state", name).out
+    for words in ("Deploying the site", "- #3 Smoke test (open)", "Topics: boats, bread", "For the owner."):
+        assert words in out
+    for_bob = say("build", "--state", name, "--user", "bob").out
+    assert "For all to see." in for_bob
+    assert "Deploying" not in for_bob
+    assert "For the owner." not in for_bob
+
+
+def test_state_faults_have_lines(say, folder):
+    """A YAML state with faults shows all of them, with lines."""
+    text = "workflow: [a]\ntasks: [{id: 3}]\ncommunication: {formalty: casual}\nbulletins: [{text: x, trust: some}]\n"
+    write_files(folder, {"s.yml": text})
+    answer = say("build", "--state", "s.yml")
+    assert answer.code == 2
+    for fault in (
+        "s.yml:1: workflow must be text, not a list",
+        "s.yml:2: tasks[0].id must be text, not the number 3",
+        "s.yml:2: tasks[0].title is missing",
+        "s.yml:3: communication.formalty is not a known key; did you mean 'formality'?",
+        "s.yml:4: bulletins[0].trust must be one of public, familiar, inner, full",
+    ):
+        assert fault in answer.err
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ([], "must be a mapping, not a list"),
+        ({"task": []}, "task is not a known key; did you mean 'tasks'?"),
+        ({"communication": {"topics": "boats"}}, "communication.topics must be a list"),
+        ({"bulletins": [{"trust": "full"}]}, "bulletins[0].text is missing"),
+    ],
+)
+def test_bad_state(say, folder, value, hint):
+    """A state of the wrong shape is refused with what is wrong, and its file."""
+    write_files(folder, {"s.json": json.dumps(value)})
+    answer = say("build", "--state", "s.json")
+    assert answer.code == 2
+    assert hint in answer.err
+    assert "s.json" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("e.json", json.dumps([{"name": "tides", "instructions": "Ask for the port.", "trust": "familiar"}])),
+        ("e.yaml", "- {name: tides, instructions: Ask for the port., trust: familiar}\n"),
+    ],
+)
+def test_extensions(say, folder, name, text):
+    """What servers of tools say of themselves comes from JSON or YAML, under their names, at their trust."""
+    write_files(folder, {name: text})
+    assert "### tides\nAsk for the port." in say("build", "--extensions", name).out
+    assert "### tides" in say("build", "--extensions", name, "--user", "bob").out
+    assert "tides" not in say("build", "--extensions", name, "--user", "mallory").out
+
+
+def test_extension_without_trust(say, folder):
+    """An extension without a trust of its own is for full clearance only."""
+    write_files(folder, {"e.json": '[{"name": "tides", "instructions": "Ask for the port."}]'})
+    assert "Ask for the port." in say("build", "--extensions", "e.json").out
+    assert "Ask for the port." not in say("build", "--extensions", "e.json", "--user", "bob").out
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ({"name": "tides"}, "must be a list, not a mapping"),
+        ([{"instructions": "x"}], "[0].name is missing"),
+        ([{"name": "tides", "trust": "ful"}], "did you mean 'full'?"),
+        ([{"name": "tides", "text": "x"}], "[0].text is not a known key"),
+        ([{"name": "tides"}, {"name": "tides"}], "same name"),
+    ],
+)
+def test_bad_extensions(say, folder, value, hint):
+    """Extensions of the wrong shape, or two of one name, are refused with what is wrong."""
+    write_files(folder, {"e.json": json.dumps(value)})
+    answer = say("build", "--extensions", "e.json")
+    assert answer.code == 2
+    assert hint in answer.err
+
+
 def test_tools(say, folder):
     """Tools from a file stand beside the built-in ones; one without a trust is for full clearance only."""
     tools = [{"name": "lamp", "description": "Switch a lamp", "parameters": {"type": "object"}}]
@@ -186,7 +289,7 @@ def test_bad_history(say, folder, raw, hint):
     assert hint in answer.err
 
 
-@pytest.mark.parametrize("option", ["--history", "--tools", "--task", "--instructions"])
+@pytest.mark.parametrize("option", ["--history", "--tools", "--task", "--instructions", "--state", "--extensions"])
 def test_unreadable_files(say, option):
     """A file that is missing, or a folder in its place, is bad input."""
     for name in ("nowhere.json", "memory"):

@@ -45,7 +45,7 @@ def test_own_dataclass() -> None:
     plant = {
         "kind": {"enum": ["tree", "herb"], "description": "What it is.", "default": "tree"},
         "height": {"anyOf": [{"type": "number"}, {"type": "null"}], "default": None},
-        "where": {"enum": ["system", "tail"], "default": "tail"},
+        "where": {"enum": ["system", "tail", "nested"], "default": "tail"},
     }
     assert describe(Tree) == {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -162,6 +162,13 @@ def test_faulty_user_is_listed() -> None:
     assert "users.alice.trust must be one of" in fault
 
 
+def test_false_is_no_number() -> None:
+    """A model may be said to take no tool schemas; only numbers that make no sense are refused."""
+    assert load(f"{HEAD}models: {{x: {{native_tools: false}}}}").models["x"].native_tools is False
+    (fault,) = list_faults(f"{HEAD}models: {{x: {{window: 0, native_tools: false}}}}")
+    assert "models.x.window must be above 0" in fault
+
+
 def test_quick() -> None:
     """A file of a hundred lines loads in a few milliseconds."""
     text = HEAD + "rooms:\n" + "".join(f"  room{n}:\n    ceiling: inner\n    situation: group\n" for n in range(35))

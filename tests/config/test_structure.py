@@ -130,7 +130,7 @@ def test_union(text: str, author: Person | str) -> None:
         ("people: [{name: 1}]", "people[0].name must be text, not the number 1", 'quote it: "1"'),
         (
             "placement: tial",
-            "placement must be one of system, tail, not the text 'tial'",
+            "placement must be one of system, tail, nested, not the text 'tial'",
             "did you mean 'tail'?",
         ),
         ("switch: 4", "switch must be one of on, off, 3, not the number 4", ""),

@@ -22,6 +22,7 @@ rooms:
   family: {situation: group, timezone: Europe/Paris}
 """
 NO_TOOLS = Toolset()
+HERE = "$HERE"  # stands for the folder of the workspace
 MORE = "so that we can look at it again later when somebody asks for it in the shop"  # a token each
 
 
@@ -88,10 +89,11 @@ def find_edge(case: Case, budget: Mapping[str, float | str], folder: Path) -> in
 def build(case: Case, budget: Mapping[str, float | str], folder: Path) -> Assembly:
     """Write the workspace, with a blueprint of its own where the budget differs, and assemble."""
     name = "small" if budget else case.base
-    files = {"foreword.yaml": CONFIG, **case.files}
+    files = {path: text.replace(HERE, str(folder)) for path, text in {"foreword.yaml": CONFIG, **case.files}.items()}
     if budget:
         files["blueprints/small.yaml"] = derive(case.base, budget)
-    turn = replace(case.turn, blueprint=name, model=case.turn.model or MODEL)
+    project = case.turn.project.replace(HERE, str(folder))
+    turn = replace(case.turn, blueprint=name, model=case.turn.model or MODEL, project=project)
     return make_workspace(folder, files).assemble(turn)
 
 
@@ -110,18 +112,17 @@ def number_lines(first: int, last: int, words: str) -> str:
     return "".join(f"{number}. {words}\n" for number in range(first, last + 1))
 
 
-def fill(tokens: int, title: str, words: str) -> str:
-    """Make a text that weighs exactly so many tokens under its heading."""
+def fill(tokens: int, title: str, words: str, end: str = "\n\n") -> str:
+    """Make a text that weighs exactly so many tokens under its heading, and with what follows it."""
     meter = Counter(Vocabulary.O200K)
+
+    def weigh(lines: list[str]) -> int:
+        return meter.count(f"## {title}\n" + "\n".join(lines) + end)
+
     lines: list[str] = []
-    while weigh(meter, title, [*lines, f"{len(lines) + 1}. {words}"]) <= tokens:
+    while weigh([*lines, f"{len(lines) + 1}. {words}"]) <= tokens:
         lines.append(f"{len(lines) + 1}. {words}")
-    more = tokens - weigh(meter, title, lines)
+    more = tokens - weigh(lines)
     lines[0] = " ".join([lines[0].removesuffix("."), *MORE.split()[:more]]) + "."
-    assert weigh(meter, title, lines) == tokens, (tokens, weigh(meter, title, lines))
+    assert weigh(lines) == tokens, (tokens, weigh(lines))
     return "\n".join(lines) + "\n"
-
-
-def weigh(meter: Counter, title: str, lines: list[str]) -> int:
-    """Weigh lines as a section of a Markdown prompt."""
-    return meter.count(f"## {title}\n" + "\n".join(lines) + "\n\n")

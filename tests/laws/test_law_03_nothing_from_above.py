@@ -2,15 +2,16 @@
 
 import os
 import sys
-from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
-from worlds import STRANGER, assemble, dump, see, turns, worlds
+from world_texts import dump
+from world_turns import SERVERS, assemble, hide, see, turns
+from worlds import CONFIGURED, worlds
 
 from foreword.errors import InputError
 from foreword.testing import make_workspace
-from foreword.turn import Toolset, Turn
+from foreword.turn import Turn
 from foreword.words import Trust
 
 OPENED: list[str] = []
@@ -26,10 +27,10 @@ def watch(event, arguments):
 sys.addaudithook(watch)
 
 
-def ask(workspace, assembly, path):
-    """Read a path with the reading tool and return every byte of the answer, or of the refusal."""
+def ask(workspace, assembly, path, tool="memory_get"):
+    """Read a path, or a section, with its reading tool and return every byte of the answer, or of the refusal."""
     try:
-        return repr(workspace.call(assembly, "memory_get", {"path": path}))
+        return repr(workspace.call(assembly, tool, {"path" if tool == "memory_get" else "id": path}))
     except InputError as error:
         return f"{type(error).__name__}: {error}"
 
@@ -39,9 +40,21 @@ def names_of(file):
     return (file.path, file.path.removeprefix("memory/"), "./" + file.path, file.path + "/", file.path.upper())
 
 
+def list_sections(world, assembly):
+    """List the sections that somebody may ask for: every slot, the parts of templates, and each of several."""
+    slots = [slot.id for slot in assembly.plan.blueprint.slots]
+    files = [file.path.partition("/")[2] for file in world.planted]
+    yield from slots
+    yield from (f"{slot}:{name}" for slot in slots for name in ("2", "3", "NOTES.md", "HOUSE.md:2"))
+    yield from (f"{slot}:{name}" for slot in ("rules", "group", "project") for name in files)
+    yield from (f"extensions:{server.name}" for server in SERVERS)
+
+
 @given(worlds(), turns())
 def test_deleting_what_is_above_changes_no_byte(world, turn):
-    """Deleting every file above the clearance changes no byte of prompt, request, report or error.
+    """Deleting every text above the clearance changes no byte of prompt, request, report or error.
+
+    Files, the parts of templates, projects, facts and what the configuration says of the agent are texts alike.
 
     Seen to fail when `find_memories` did not ask for the trust of a store.
     """
@@ -62,23 +75,18 @@ def test_deleting_what_is_above_changes_no_answer_of_a_tool(world, turn):
         assume(one is not None and other is not None)
         for path in (path for file in world.planted for path in names_of(file)):
             assert ask(whole, one, path) == ask(less, other, path)
+        for name in list_sections(world, one):
+            assert ask(whole, one, name, "read_section") == ask(less, other, name, "read_section")
 
 
 @given(worlds(), turns())
 def test_facts_of_the_turn_above_the_clearance_change_no_byte(world, turn):
-    """A turn's own facts and tools that its clearance may not see change no byte either.
+    """A turn's own facts, tools, extensions and bulletins that its clearance may not see change no byte either.
 
     Seen to fail when `agree` counted the schemas of all tools of the turn.
     """
-    level = world.level(turn)
-    tools = turn.tools and Toolset(tool for tool in turn.tools.tools if tool.trust <= level)
-    less = replace(turn, tools=tools)
-    if level < Trust.INNER:
-        less = replace(less, task=None, git=None, project="", directories=(), host=None, sandbox=None)
-    if level < Trust.FAMILIAR or turn.room or turn.user in ("", STRANGER):
-        less = replace(less, instructions="")
     with world.opened() as workspace:
-        assert see(workspace, turn) == see(workspace, less)
+        assert see(workspace, turn) == see(workspace, hide(turn, world.level(turn)))
 
 
 @given(worlds(), turns())
@@ -93,7 +101,12 @@ def test_no_canary_from_above_is_visible(world, turn):
     for file in world.planted:
         assert file.trust <= level or file.canary not in seen
     for trust in Trust:
-        assert trust <= level or f"kanaritool{trust}" not in seen
+        for kind in ("tool", "extension", "bulletin"):
+            assert trust <= level or f"kanari{kind}{trust}" not in seen
+    for key in CONFIGURED:
+        assert world.find_trust(key) <= level or f"kanari{key}" not in seen
+    for kind in ("task", "workflow", "directory", "project", "host", "sandbox", "branch", "location"):
+        assert level >= Trust.INNER or f"kanari{kind}" not in seen
 
 
 @given(worlds(), turns())

@@ -2,20 +2,25 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import assume, given
-from worlds import assemble, fitted, turns, worlds
+from world_turns import assemble, fitted, turns
+from worlds import worlds
 
+from foreword.errors import ConfigError
+from foreword.testing import make_workspace
 from foreword.words import Mode, Trust, Verdict
 
 
 def find_text(assembly, name):
-    """Return the rendered text of a section."""
-    return next(assembly.prompt.text[span.start : span.end] for span in assembly.prompt.spans if span.id == name)
+    """Return the rendered text of a section, or nothing where it has none."""
+    spans = {span.id: span for span in assembly.prompt.spans}
+    return assembly.prompt.text[spans[name].start : spans[name].end] if name in spans else ""
 
 
 @given(worlds(), turns())
 def test_every_slot_has_one_verdict_and_a_reason(world, turn):
-    """Every planned slot ends in exactly one verdict, and in a reason unless it was kept.
+    """In every dialect a planned slot ends in exactly one verdict, and in a reason unless it was kept.
 
     Seen to fail when `read` skipped the entries that the plan had refused.
     """
@@ -27,15 +32,48 @@ def test_every_slot_has_one_verdict_and_a_reason(world, turn):
         assert max(Counter(row.id for row in rows).values()) == 1
         covered = {name for row in rows for name in (row.id, row.id.partition(":")[0])}
         assert planned <= covered
-        assert all(row.reason or str(row.verdict) == "kept" for row in rows)
+        assert all(row.reason or row.verdict is Verdict.KEPT for row in rows)
         shown = {row.id for row in rows if row.span}
-        assert {row.id for row in rows if str(row.verdict) in ("kept", "shortened")} <= shown
-        assert not [row.id for row in rows if row.id in shown and str(row.verdict) in ("withheld", "absent", "indexed")]
+        assert {row.id for row in rows if row.verdict in (Verdict.KEPT, Verdict.SHORTENED)} <= shown
+        hidden = (Verdict.WITHHELD, Verdict.ABSENT, Verdict.INDEXED)
+        assert not [row.id for row in rows if row.id in shown and row.verdict in hidden]
 
 
-@given(worlds(base="default"), turns())
+@given(worlds(), turns())
+def test_what_is_not_whole_was_not_kept(world, turn):
+    """In every dialect what was kept stands there whole, and each of several texts has a verdict of its own.
+
+    Seen to fail when `hold` kept what it had cut, and while the slots of a template that failed were forgotten.
+    """
+    with world.opened() as workspace:
+        assembly = assemble(workspace, turn)
+        assume(assembly is not None)
+        for one in fitted(assembly):
+            assert one.verdict is not Verdict.KEPT or one.body == one.item.text
+        slots = {slot.id for slot in assembly.plan.blueprint.slots if assembly.plan.mode in slot.modes}
+        rows = {row.id for row in assembly.rows(Trust.FULL)}
+        if "rules" in slots and assembly.clearance.level >= Trust.FAMILIAR:
+            rules = [file.path.partition("/")[2] for file in world.planted if file.path.startswith("rules/")]
+            assert {f"rules:{name}" for name in rules} <= rows
+        if "extensions" in slots:
+            mine = [one for one in turn.extensions if one.trust <= assembly.clearance.level]
+            assert len([name for name in rows if name.startswith("extensions:")]) == len(mine)
+
+
+def test_two_titles_that_read_alike_are_refused(tmp_path):
+    """Two responsibilities cannot have one name, under which only one of them could be told of.
+
+    Seen to fail while the configuration compared titles before their white space was folded.
+    """
+    twins = "[{title: Twin bed, content: a}, {title: 'Twin  bed', content: b}]"
+    config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nagents: {{reid: {{responsibilities: {twins}}}}}\n"
+    with pytest.raises(ConfigError, match="repeats the responsibility 'Twin bed'"):
+        make_workspace(tmp_path, {"foreword.yaml": config})
+
+
+@given(worlds(strict=True), turns())
 def test_a_shortened_section_says_so(world, turn):
-    """A shortened section carries its marker, one that was left out says so, and a kept one has its whole text.
+    """A shortened section carries its marker, and one that was left out says so, in any strict blueprint.
 
     Seen to fail when `compose` left the marker out.
     """
@@ -44,14 +82,13 @@ def test_a_shortened_section_says_so(world, turn):
         assume(assembly is not None)
         for one in fitted(assembly):
             if one.verdict is Verdict.SHORTENED:
-                assert "\n[shortened: lines " in find_text(assembly, one.item.id)
+                assert "\n[shortened: lines " in f"\n{find_text(assembly, one.item.id)}", one.item.id
             elif one.verdict is Verdict.DROPPED:
-                assert "\n[left out here: " in find_text(assembly, one.item.id)
-            elif one.verdict is Verdict.KEPT:
-                assert one.body == one.item.text
+                told = find_text(assembly, one.item.id)
+                assert "[left out here: " in told or (one.item.lost and one.body == one.item.text), one
 
 
-@given(worlds(base="default", system=900), turns(tools=None, mode=Mode.FULL, situation="dm", room=""))
+@given(worlds(base="default", system=1_100), turns(tools=None, mode=Mode.FULL, situation="dm", room=""))
 def test_an_indexed_section_is_on_the_menu(world, turn):
     """A section that is indexed stands on the menu, or behind the menu's own marker.
 

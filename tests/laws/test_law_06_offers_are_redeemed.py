@@ -1,21 +1,24 @@
 """Law 6: whatever the prompt offers is redeemed by the very call it names."""
 
 import ast
-import html
+import json
 import re
 
 import pytest
 import yaml
 from hypothesis import assume, given
-from worlds import assemble, fitted, turns, worlds
+from world_turns import assemble, fitted, turns
+from worlds import worlds
 
 from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace
 from foreword.turn import Turn
 from foreword.words import Mode, Verdict
 
-CALL = re.compile(r'(memory_get|read_section)\("([^"]*)"(?:, from=(\d+))?(?:, lines=(\d+))?\)')
+CALL = re.compile(r'(memory_get|read_section)\(("(?:[^"\\]|\\.)*")(?:, from=(\d+))?(?:, lines=(\d+))?\)')
+MARKER = re.compile(r"^\[shortened: lines .*\]\s*$", re.MULTILINE)
 MENU_LINE = re.compile(r"^- (.+?) \(([\d,]+) tok\)(?: — .*)?$", re.MULTILINE)
+FENCE = re.compile("`{3,}|~{3,}")
 SKILL = re.compile(r'^<skill name="[^"]*" source="skill" path="([^"]*)">$', re.MULTILINE)
 
 
@@ -24,7 +27,7 @@ def read_all(workspace, assembly, call):
     lines = []
     while call:
         name, target, first, count = CALL.fullmatch(call).groups()
-        arguments = {"path" if name == "memory_get" else "id": target}
+        arguments = {"path" if name == "memory_get" else "id": json.loads(target)}
         arguments |= {"from": int(first)} if first else {}
         arguments |= {"lines": int(count)} if count else {}
         reading = workspace.call(assembly, name, arguments)
@@ -35,10 +38,11 @@ def read_all(workspace, assembly, call):
     return lines
 
 
-@given(worlds(base="default"), turns())
+@given(worlds(strict=True), turns())
 def test_a_marker_gives_exactly_what_is_missing(world, turn):
     """What a shortened section shows and what its marker's call gives are together the whole text.
 
+    This holds in any strict blueprint, for passages of a template and the slots it names, and for limits.
     Seen to fail when `write_call` counted lines from 0.
     """
     with world.opened() as workspace:
@@ -49,7 +53,7 @@ def test_a_marker_gives_exactly_what_is_missing(world, turn):
             if one.verdict is not Verdict.SHORTENED:
                 continue
             span = spans[one.item.id]
-            marker = re.search(r"^\[shortened: lines .*\]$", assembly.prompt.text[span.start : span.end], re.MULTILINE)
+            marker = MARKER.search(assembly.prompt.text[span.start : span.end])
             call = CALL.search(marker.group())
             if call is None:
                 assert not assembly.terms.tools.names & {"memory_get", "read_section"}
@@ -58,17 +62,21 @@ def test_a_marker_gives_exactly_what_is_missing(world, turn):
             head, count = int(call[3]) - 1, int(call[4]) if call[4] else None
             shown = one.body.split("\n")
             missing = read_all(workspace, assembly, call.group())[:count]
-            tail = shown[-(len(whole) - head - count) :] if count else []
+            behind = len(whole) - head - count if count else 0
+            tail = shown[-behind:] if behind else []
             assert shown[:head] + missing + tail == whole
-            # Beyond the text itself there is the marker, and what closes a code block that the cut left open.
-            # The menu repeats its own last lines there, which say how to load.
-            between = shown[head : len(shown) - len(tail)]
+            # Beyond the text itself there is the marker, and what closes a code block that the cut left open, or opens
+            # it again; a limit may cut a line. The menu repeats its own last lines there, which say how to load.
+            between = shown[head : len(shown) - behind]
             at = next(at for at, line in enumerate(between) if call.group() in line)
-            assert at == 0 or (at == 1 and re.fullmatch("`{3,}|~{3,}", between[0]))
-            assert one.item.text.endswith("\n".join(between[at + 1 :]))
+            before = [line for line in between[:at] if not FENCE.fullmatch(line)]
+            assert len(before) <= 1
+            assert all(missing[0].startswith(line) for line in before)
+            after = [line for line in between[at + 1 :] if not FENCE.fullmatch(line)]
+            assert one.item.text.endswith("\n".join(after)) or missing[-1].endswith(after[0])
 
 
-@given(worlds(base="default"), turns())
+@given(worlds(strict=True), turns())
 def test_a_stub_gives_the_whole_text(world, turn):
     """The call that stands in the place of a text that was left out gives that text from its first line to its last.
 
@@ -77,9 +85,13 @@ def test_a_stub_gives_the_whole_text(world, turn):
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
         assume(assembly is not None)
+        spans = {span.id: span for span in assembly.prompt.spans}
         for one in fitted(assembly):
-            if one.verdict is Verdict.DROPPED and (call := CALL.search(one.body)):
-                assert "\n".join(read_all(workspace, assembly, call.group())) == one.item.text
+            span = spans.get(one.item.id)
+            if one.verdict is Verdict.DROPPED and span:
+                call = CALL.search(assembly.prompt.text[span.start : span.end])
+                if call:
+                    assert "\n".join(read_all(workspace, assembly, call.group())) == one.item.text
 
 
 @given(worlds(base="default"), turns(tools=None, mode=Mode.FULL, situation="dm", room=""))
@@ -101,7 +113,7 @@ def test_a_menu_line_is_redeemed_at_its_price(world, turn):
             assert f"{assembly.terms.meter.count(whole):,}" == price
 
 
-NAMES = ["it's.md", 'so "called".md', "with space.md", "übung, 1.md", "a) from=2.md"]
+NAMES = ["it's.md", 'so "called".md', "with space.md", "übung, 1.md", "a) from=2.md", "<skill>.md"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -115,7 +127,7 @@ def test_a_file_of_any_name_can_be_read_to_its_end(tmp_path, name):
     assembly = workspace.assemble(Turn(user="alice", situation="dm", model="openai:gpt-4o"))
     one = next(one for one in fitted(assembly) if one.verdict is Verdict.SHORTENED)
     reading, lines = None, one.body.split("\n[shortened: ")[0].split("\n")
-    call = one.body.rpartition("read them with ")[2].removesuffix("]")
+    call = CALL.search(MARKER.search(assembly.prompt.text).group()).group()
     while call:
         tree = ast.parse(call.replace(", from=", ", first="), mode="eval").body
         arguments = {word.arg.replace("first", "from"): word.value.value for word in tree.keywords}
@@ -158,6 +170,20 @@ def test_a_listed_skill_can_be_read(world, turn):
         assume("skills" in spans)
         bodies = {file.path: file.canary for file in world.planted}
         for path in SKILL.findall(assembly.prompt.text[spans["skills"].start : spans["skills"].end]):
-            name = f"{html.unescape(path)}/SKILL.md"
-            lines = read_all(workspace, assembly, f'memory_get("{name}")')
-            assert not "".join(lines).strip("\ufeff") or bodies[name] in lines
+            lines = read_all(workspace, assembly, f'memory_get("{path}/SKILL.md")')
+            assert not "".join(lines).strip("\ufeff") or bodies[f"{path}/SKILL.md"] in lines
+
+
+@pytest.mark.parametrize("name", ["<skill>", "a & b", "&lt;", 'so "called"'])
+def test_a_name_is_read_as_it_is_shown(tmp_path, name):
+    """A skill or a memory whose name looks like a tag can be read by what the listing and the menu show.
+
+    Seen to fail while the reading tools knew names only as the disk has them.
+    """
+    files = {f"skills/{name}/SKILL.md": f"kanari of {name}", f"memory/social/{name}.md": f"kanari too of {name}"}
+    workspace = make_workspace(tmp_path, files)
+    assembly = workspace.assemble(Turn(user="alice", situation="dm"))
+    (skill,) = SKILL.findall(assembly.prompt.text)
+    ((memory, _),) = MENU_LINE.findall(assembly.prompt.text)
+    for path, text in ((f"{skill}/SKILL.md", f"kanari of {name}"), (memory, f"kanari too of {name}")):
+        assert workspace.call(assembly, "memory_get", {"path": path}).text == text

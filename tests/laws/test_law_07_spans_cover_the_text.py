@@ -1,7 +1,8 @@
 """Law 7: spans cover the text exactly; the flat text equals the blocks joined."""
 
 from hypothesis import assume, given
-from worlds import assemble, turns, worlds
+from world_turns import assemble, turns
+from worlds import worlds
 
 from foreword.wire import SHAPES
 from foreword.words import Placement

@@ -6,7 +6,9 @@ from itertools import product
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from worlds import PEOPLE, ROOMS, STRANGER, assemble, dump, fitted, see, turns, worlds
+from world_texts import dump
+from world_turns import assemble, fitted, see, turns
+from worlds import PEOPLE, ROOMS, STRANGER, worlds
 
 from foreword.testing import make_workspace
 from foreword.trust import resolve
@@ -57,7 +59,7 @@ def test_nobodys_own_slots_are_in_a_room(world, turn, people):
             assert not [item.item.id for item in fitted(assembly) if item.item.slot.per_user]
         seen = "\n".join(see(workspace, one).values())
         assert not [file.path for file in world.planted if file.owner and file.canary in seen]
-        assert "kanariinstructions" not in seen
+        assert not [word for word in ("standing", "manner", "location") if f"kanari{word}" in seen]
         if first.clearance.level == second.clearance.level:
             assert first.prompt.text == second.prompt.text
 

@@ -4,12 +4,14 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 
 from hypothesis import assume, given
-from worlds import PEOPLE, assemble, turns, worlds
+from world_turns import assemble, fitted, turns
+from worlds import PEOPLE, worlds
 
+from foreword.budget import Fitted
 from foreword.sources import SOURCES, SessionView, StaticView, TurnView
 from foreword.testing import make_workspace
 from foreword.turn import Turn
-from foreword.words import Pace
+from foreword.words import Mode, Pace
 
 OF_SESSIONS = {field.name for field in fields(SessionView)} - {field.name for field in fields(StaticView)}
 OF_TURNS = {field.name for field in fields(TurnView)} - {field.name for field in fields(SessionView)}
@@ -41,7 +43,7 @@ def test_a_view_has_nothing_faster_than_its_pace(world, turn):
     Seen to fail when `read` filled every run from the view of the turn and `narrow` let it pass.
     """
     assert {"user", "channel", "room", "situation", "session", "instructions"} <= OF_SESSIONS
-    assert {"now", "message", "task", "plan", "background", "git", "remaining"} <= OF_TURNS
+    assert {"now", "message", "task", "plan", "background", "git", "remaining", "signal", "state"} <= OF_TURNS
     with world.opened() as workspace, spying() as views:
         assume(assemble(workspace, turn) is not None)
         for pace, view in views:
@@ -49,7 +51,26 @@ def test_a_view_has_nothing_faster_than_its_pace(world, turn):
             assert not [name for name in hidden if hasattr(view, name)]
 
 
-@given(worlds(base="default"), turns())
+@given(worlds(), turns(mode=Mode.FULL))
+def test_a_section_stands_in_no_block_that_is_slower(world, turn):
+    """What a template names is in a block of its own pace or a faster one, and inside a template no pace slows down.
+
+    Seen to fail when `expand` gave every piece the pace of its template.
+    """
+    with world.opened() as workspace:
+        assembly = assemble(workspace, turn)
+        assume(assembly is not None)
+        inside = Pace.STATIC
+        for run in assembly.fit.runs:
+            for section in (one.item for one in run.items if isinstance(one, Fitted)):
+                assert run.pace >= section.slot.pace, section.id
+                assert section.opens or run.pace >= inside, section.id
+                inside = run.pace
+        paces = {span.id: block.pace for block in assembly.prompt.blocks for span in block.spans}
+        assert all(paces[one.item.id] >= one.item.slot.pace for one in fitted(assembly) if one.item.id in paces)
+
+
+@given(worlds(), turns())
 def test_the_static_block_is_the_same_for_everybody_at_one_clearance(world, turn):
     """Agent, model, clearance, mode and tools decide the static block; who speaks, and where, does not.
 

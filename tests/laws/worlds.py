@@ -1,94 +1,65 @@
-"""Whole workspaces, people, rooms, budgets and turns for the laws, each text with a canary of its own."""
+"""Whole workspaces, people, rooms, budgets and project trees for the laws, each text with a canary of its own."""
 
-import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 from hypothesis import strategies as st
+from world_texts import LINES, Planted, dump, plant
 
 from foreword.assembly import Assembly
-from foreword.budget import Fitted
 from foreword.config import Config, load
-from foreword.errors import BudgetError
+from foreword.ledger import NOTHING_FROZEN, Ledger
 from foreword.shipped import read_blueprint
-from foreword.testing import NOON, FrozenClock, write_files
-from foreword.tools import READING
+from foreword.testing import FrozenClock, write_files
 from foreword.trust import resolve
-from foreword.turn import Client, Git, Host, Message, Sandbox, Step, Task, Tool, Toolset, Turn
-from foreword.wire import SHAPES
-from foreword.words import Delivery, Mode, Trust
-from foreword.workspace import Workspace, open_workspace
+from foreword.turn import Turn
+from foreword.words import Trust
+from foreword.workspace import Workspace
 
 FAST = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # memory, where there is some, is ten times faster
-BREAK = re.compile("\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]")  # what Unicode lets begin a line
+BASES = ("default", "coop", "osa", "moltis", "spec010", "nova")
 BLUEPRINT = "law"
 OWNER = "alice"
 PEOPLE = ("alice", "bob", "carol")
 STRANGER = "eve"
 ROOMS = ("den", "hall")
 AGENTS = ("reid", "nova")
-
-LINES = (
-    "The river was high, and nobody went to the market.",
-    "- a point of a list, with `code` in it",
-    "",
-    "   ",
-    "# A heading of its own",
-    "## Core",
-    "## Soul",
-    "### Instructions ##",
-    "  ## Channel",
-    "\u200b## Time",
-    "\ufeff# Task",
-    "##Task",
-    "## SOUL.md",
-    "## NOTES.md",
-    "## Available Memory (trust: full)",
-    "Core\n====",
-    "Soul\n---",
-    "***",
-    "```python\n# not a heading\n```",
-    "~~~",
-    "<Core>",
-    "</Soul>",
-    "</ task >",
-    '<skill name="free" source="skill" path="skills/free">',
-    "</available_skills>",
-    "🙂 👩‍👩‍👧 ｗｉｄｅ ＃＃ Core",
-    "left\u2028## Core\u2029right",
-    "left\x85# Core\x0bright\x0c## Soul",
-    "left\r## Core\rright",
-    "crlf\r\n## Core\r\nafter",
-    "{{ now }} $name {user}",
-    "word " * 400,
-    "unbroken" * 300,
-)
-ENDINGS = ("\n", "\n", "\n", "\r\n", "\u2028")
+HOME = "ws"  # the workspace, beside the tree that projects are in
+# What is open may be outside the workspace, the workspace itself, or a part of it that is not for everybody.
+PROJECTS = ("~/tree/leaf", "~/tree", "~/ws", "~/ws/memory/private", "~/ws/users/bob")
+CONFIGURED = ("soul", "instructions", "role", "responsibilities")  # texts of an agent that stand in foreword.yaml
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planted:
-    """A file, the least clearance that may see it, whose own it is, and what gives it away."""
+class Housed(Workspace):
+    """A workspace whose `~` is the folder around it, so that a project has one name wherever it was written."""
 
-    path: str
-    text: str
-    trust: Trust
-    owner: str = ""
-    canary: str = ""
+    def assemble(self, turn: Turn, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
+        """Assemble a turn at home."""
+        before = os.environ.get("HOME", "")
+        os.environ["HOME"] = os.path.dirname(self.files.root)
+        try:
+            return super().assemble(turn, ledger)
+        finally:
+            os.environ["HOME"] = before
+
+
+def open_at(root: str) -> Workspace:
+    """Open a folder at a frozen time."""
+    return Housed(root, FrozenClock())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """A workspace that is not on the disk yet."""
+    """A workspace that is not on the disk yet, and the tree of projects beside it."""
 
+    base: str
+    seed: int
     settings: Mapping[str, Any]
     blueprint: str
     planted: tuple[Planted, ...]
@@ -97,7 +68,9 @@ class World:
         """Show everything but the texts, which are long and follow from their seeds."""
         sizes = {file.path: len(file.text) for file in self.planted}
         budget = yaml.safe_load(self.blueprint)["budget"]
-        printer.text(f"World(settings={self.settings}, budget={budget}, files={sizes})")
+        printer.text(
+            f"World(base={self.base}, seed={self.seed}, settings={self.settings}, budget={budget}, files={sizes})"
+        )
 
     @property
     def config(self) -> Config:
@@ -113,120 +86,106 @@ class World:
         """The clearance of a turn in this world."""
         return resolve(turn, self.config).level
 
-    def write(self, folder: str, *, backwards: bool = False) -> None:
-        """Write every file, in one order or the other."""
+    def write(self, root: str, *, backwards: bool = False) -> None:
+        """Write every file of the workspace and of the tree beside it, in one order or the other."""
         files = {
             "foreword.yaml": self.yaml,
             f"blueprints/{BLUEPRINT}.yaml": self.blueprint,
             **{file.path: file.text for file in self.planted},
         }
+        for project in PROJECTS:
+            os.makedirs(os.path.join(root, project.replace("~", "..", 1)), exist_ok=True)
         # Bytes, so that carriage returns arrive as they are.
         for path, text in reversed(files.items()) if backwards else files.items():
-            write_files(folder, {path: ""})
-            with open(os.path.join(folder, path), "wb") as file:
+            write_files(root, {path: ""})
+            with open(os.path.join(root, path), "wb") as file:
                 file.write(text.encode())
 
     @contextmanager
     def opened(self, *, backwards: bool = False) -> Iterator[Workspace]:
         """Write the world to a folder of its own and open it."""
         with TemporaryDirectory(dir=FAST) as folder:
-            self.write(folder, backwards=backwards)
-            yield open_at(folder)
+            root = os.path.join(folder, HOME)
+            os.mkdir(root)
+            self.write(root, backwards=backwards)
+            yield open_at(root)
 
     def without(self, level: Trust) -> "World":
         """The same world without any text above a level."""
-        return replace(self, planted=tuple(file for file in self.planted if file.trust <= level))
+        agents = {
+            name: {key: value for key, value in agent.items() if self.find_trust(key) <= level}
+            for name, agent in self.settings["agents"].items()
+        }
+        planted = tuple(file for file in self.planted if file.trust <= level)
+        return replace(self, settings={**self.settings, "agents": agents}, planted=planted)
+
+    def find_trust(self, key: str) -> Trust:
+        """The least clearance for what the configuration says of an agent; a soul is as open as its file would be."""
+        if key == "soul":
+            listed = {file["path"]: file["trust"] for file in self.settings["prompt"]["files"]}
+            return Trust[listed.get("SOUL.md", "familiar").upper()]
+        return Trust.FAMILIAR if key in CONFIGURED else Trust.PUBLIC
 
 
-def dump(value: Mapping[str, Any]) -> str:
-    """Write YAML, the order of keys kept."""
-    return yaml.dump(dict(value), Dumper=yaml.CSafeDumper, allow_unicode=True, sort_keys=False)
-
-
-def open_at(folder: str) -> Workspace:
-    """Open a folder at a frozen time."""
-    return open_workspace(folder, FrozenClock())
-
-
-def compose(chance: Random, large: int = 250) -> str:
-    """Compose a text: nothing, a few awkward lines, or many lines that can each be told apart."""
-    kind = chance.choice(("few", "few", "many", "blank"))
-    if kind == "blank":
-        return chance.choice(("", " \n\t\n", "\ufeff"))
-    lines = chance.choices(LINES, k=chance.randint(1, 5))
-    if kind == "many":
-        count = chance.randint(20, large)
-        lines += [f"line {at} of many" if at % 3 else lines[at % len(lines)][:70] for at in range(count)]
-    return chance.choice(ENDINGS).join(lines)
-
-
-# Texts come from a seed: a small example leaves Hypothesis room for many different ones.
-SEEDS = st.integers(0, 2**32)
-
-
-def texts(large: int = 120) -> st.SearchStrategy[str]:
-    """Draw one text."""
-    return SEEDS.map(lambda seed: compose(Random(seed), large)[:2_400])
-
-
-def plant(path: str, text: str, trust: Trust, owner: str = "", meta: Mapping[str, str] | None = None) -> Planted:
-    """Put a canary of its own at both ends of a text, and into its front matter where it has one."""
-    canary = "kanari" + re.sub("[^a-z]", "", path.lower()) + str(trust)
-    body = f"{canary}\n{text}\n{canary}" if text.strip("\ufeff \n\t") else text
-    if meta:
-        described = dump({**meta, "description": f"{canary} {meta.get('description', '')}"})
-        body = f"---\n{described}---\n{body}"
-    return Planted(path=path, text=body, trust=trust, owner=owner, canary=canary)
-
-
-TRUSTS = st.sampled_from(list(Trust))
 # A clearance is the least of several levels, so that equal chances would nearly always give the lowest.
-LEVELS = (Trust.FULL, Trust.INNER, Trust.FULL, Trust.FAMILIAR, Trust.PUBLIC, Trust.INNER, Trust.FULL)
-METAS = (
-    None,
-    {"name": "Reid\n## Core", "emoji": "🦉", "creature": "owl.", "vibe": "calm\u2028## Soul"},
-    {"description": "## Core\n</available_skills> # x", "timezone": "Europe/Paris"},
-    {"name": "", "location": "Paris"},
-)
+LEVELS = (*(Trust.FULL, Trust.INNER, Trust.FULL, Trust.FAMILIAR, Trust.INNER) * 2, Trust.PUBLIC)
+LISTABLE = ("SOUL.md", "IDENTITY.md", "MEMORY.md", "USER.md", "SYSTEM.md", "CLAUDE.md", "memories.json")
 
 
 @st.composite
-def worlds(draw: st.DrawFn, base: str = "", rendering: str = "", system: int = 0) -> World:
-    """Draw a workspace: its people, places, files and budget."""
-    seed = draw(SEEDS)
+def worlds(draw: st.DrawFn, base: str = "", rendering: str = "", system: int = 0, *, strict: bool = False) -> World:
+    """Draw a workspace: its people, places, files and budget; `strict` makes any of the six a strict one.
+
+    A world and a turn are one number each, and of different kinds: wherever Hypothesis finds two alike, it spends five
+    examples of six on near copies.
+    """
+    return make_world(draw(st.integers(0, 2**64)), base, rendering, system, strict=strict)
+
+
+def make_world(seed: int, base: str = "", rendering: str = "", system: int = 0, *, strict: bool = False) -> World:
+    """Make the world of a number."""
     chance = Random(seed)
-    listed = {name: chance.choice(list(Trust)) for name in ("SOUL.md", "IDENTITY.md", "MEMORY.md", "USER.md")}
-    listed = {name: trust for name, trust in listed.items() if chance.random() < 0.5}
+    base = base or chance.choice(BASES)
+    listed = {name: chance.choice(list(Trust)) for name in LISTABLE if chance.random() < 0.4}
     notes, diary, vault = (chance.choice(list(Trust)) for _ in range(3))
-    settings = configure(chance, listed, (notes, diary, vault))
     where = places(listed, notes, diary, vault)
     share = chance.choice((0.5, 0.8, 0.95))
-    lacking = draw(st.sets(st.sampled_from(sorted(where)), max_size=8))
-    present = [path for path in where if chance.random() < share and path not in lacking]
-    chances = {path: Random(f"{seed} {path}") for path in present}
-    planted = tuple(plant(path, compose(own), *where[path], meta=own.choice(METAS)) for path, own in chances.items())
-    base = base or draw(st.sampled_from(("default", "coop")))
-    return World(settings=settings, blueprint=derive(chance, base, rendering, system), planted=planted)
+    return World(
+        base=base,
+        seed=seed,
+        settings=configure(chance, listed, (notes, diary, vault)),
+        blueprint=derive(chance, base, rendering, system, strict=strict),
+        planted=tuple(
+            plant(path, *where[path], chance=Random(f"{seed} {path}")) for path in where if chance.random() < share
+        ),
+    )
 
 
 def places(listed: Mapping[str, Trust], notes: Trust, diary: Trust, vault: Trust) -> dict[str, tuple[Trust, str]]:
     """Name every place a text may be planted at, with the trust and the person it belongs to."""
     familiar, inner, full = Trust.FAMILIAR, Trust.INNER, Trust.FULL
-    known = {"SOUL.md": familiar, "IDENTITY.md": familiar, "MEMORY.md": full, "USER.md": inner} | dict(listed)
-    known |= {"SYSTEM.md": familiar, "AGENTS.md": familiar, "TOOLS.md": familiar, "BOOT.md": full, "HEARTBEAT.md": full}
+    known = {"SOUL.md": familiar, "IDENTITY.md": familiar, "MEMORY.md": full, "USER.md": inner, "SYSTEM.md": familiar}
+    known |= {"AGENTS.md": familiar, "TOOLS.md": familiar, "GUIDELINES.md": familiar, "BOOT.md": full}
+    known |= {"HEARTBEAT.md": full, "memories.json": inner, "CLAUDE.md": inner, **listed}
     found = {path: (trust, OWNER if path == "USER.md" else "") for path, trust in known.items()}
-    found |= {f"agents/nova/{path}": (known[path], "") for path in ("SOUL.md", "AGENTS.md", "IDENTITY.md")}
+    mine = ("SOUL.md", "AGENTS.md", "IDENTITY.md", "SYSTEM.md", "memories.json")
+    found |= {f"agents/nova/{path}": (known[path], "") for path in mine}
     found |= {f"users/{name}/USER.md": (known["USER.md"], name) for name in PEOPLE}
     found |= {f"users/{name}/DIARY.md": (diary, name) for name in PEOPLE}
-    found |= {"DIARY.md": (diary, OWNER), "NOTES.md": (notes, ""), "deep/er/MORE.md": (notes, "")}
+    found |= {"DIARY.md": (diary, OWNER)}
+    found |= dict.fromkeys(("NOTES.md", "deep/er/MORE.md", "HOUSE.md"), (notes, ""))
     found |= {f"rules/{name}.md": (familiar, "") for name in ("a", "b", "home/c d")}
     found |= {f"skills/{name}/SKILL.md": (familiar, "") for name in ("bake", "walk")}
     found |= {"channels/telegram.md": (familiar, ""), "channels/web.md": (familiar, "")}
+    found |= {"os/linux.md": (inner, ""), "machines/kanarihost.md": (inner, "")}
     found |= {f"prompts/{name}.md": (Trust.PUBLIC, "") for name in ("group", "odd")}
     found |= {f"groups/{name}/AGENTS.md": (familiar, "") for name in ROOMS}
     for store, trust in (("private", full), ("shared", inner), ("social", familiar), ("vault", vault)):
         found |= {f"memory/{store}/{name}.md": (trust, "") for name in ("ONE", "deep/TWO")}
-    return found
+    found |= {"memory/private/AGENTS.md": (full, ""), "users/bob/CLAUDE.md": (inner, "bob")}
+    tree = ("AGENTS", "tree/CLAUDE", "tree/CLAUDE.local", "tree/AGENTS", "tree/.claude/rules/a", "tree/leaf/CLAUDE")
+    tree += ("tree/leaf/AGENTS", "tree/leaf/.claude/rules/b c", "tree/leaf/.claude/rules/d", "ws/.claude/rules/e")
+    return found | {f"../{path}.md": (inner, "") for path in tree}
 
 
 def configure(chance: Random, listed: Mapping[str, Trust], trusts: tuple[Trust, Trust, Trust]) -> dict[str, Any]:
@@ -236,12 +195,11 @@ def configure(chance: Random, listed: Mapping[str, Trust], trusts: tuple[Trust, 
         return str(chance.choice(LEVELS))
 
     notes, diary, vault = map(str, trusts)
-    identity = chance.choice((None, "A text that says who it is.\n## Core", {"name": "Reid", "vibe": "dry"}))
-    model = chance.choice(("anthropic:claude-sonnet-5", "openai:small", "google:narrow", "nobody:knows"))
-    agent = {"model": model, **({"identity": identity} if identity else {})}
     files = [{"path": path, "trust": str(trust)} for path, trust in listed.items()]
     files += [{"path": path, "trust": notes} for path in ("NOTES.md", "deep/er/MORE.md")]
-    files.append({"path": "DIARY.md", "trust": diary, "per_user": True})
+    files.append({"path": "HOUSE.md", "trust": notes, "template": True})
+    files.append({"path": "DIARY.md", "trust": diary, "per_user": True, "template": chance.random() < 0.5})
+    agent = describe(chance)
     return {
         "owner": OWNER,
         "agents": {"reid": agent, "nova": {**agent, "directories": ["~/notes"]}},
@@ -256,115 +214,71 @@ def configure(chance: Random, listed: Mapping[str, Trust], trusts: tuple[Trust, 
             "den": {"situation": "group", "timezone": chance.choice(("", "Asia/Tokyo"))},
             "hall": {"situation": chance.choice(("group", "odd")), "ceiling": level()},
         },
-        "prompt": {"files": files},
+        "prompt": {"files": files, "project_stop": "~"},
         "stores": {"vault": {"trust": vault}},
-        "models": {"small": {"window": 20_000}, "narrow": {"window": chance.randint(9_000, 15_000)}},
+        "models": {
+            "small": {"window": 20_000},
+            "narrow": {"window": chance.randint(9_000, 15_000)},
+            "bare": {"window": 40_000, "native_tools": False},
+        },
     }
 
 
-def derive(chance: Random, base: str, rendering: str = "", system: int = 0) -> str:
-    """Make a blueprint: a shipped one with a budget of any size."""
+IDENTITIES = (
+    None,
+    "A text that says who it is.\n## Core",
+    "Who?\u2028## Core\x85## Soul\n</Identity>",
+    {"name": "Reid", "vibe": "dry"},
+    {"name": "## Core\u2028<Identity>", "description": "{body} [x]"},
+)
+TITLES = ("Morning brief", "Twin\n bed", "## Core", '## Core\n"quoted" <Identity>', "</Responsibility>", "a:2")
+
+
+def describe(chance: Random) -> dict[str, Any]:
+    """Describe an agent: who it is, how it works, and what it has taken on."""
+
+    def say(key: str) -> str:
+        return "\n".join([f"kanari{key}", *chance.choices(LINES[:-2], k=chance.randint(0, 3))])
+
+    identity = chance.choice(IDENTITIES)
+    taken = [{"title": title, "content": say("responsibilities")} for title in chance.sample(TITLES, 4)]
+    models = ("anthropic:claude-sonnet-5", "openai:small", "google:narrow", "nobody:knows", "openai:bare")
+    known = {**{key: say(key) for key in CONFIGURED}, "responsibilities": taken}
+    return {
+        "model": chance.choice(models),
+        **({"identity": identity} if identity else {}),
+        **{key: value for key, value in known.items() if chance.random() < 0.4},
+    }
+
+
+def derive(chance: Random, base: str, rendering: str = "", system: int = 0, *, strict: bool = False) -> str:
+    """Make a blueprint: a shipped one with a budget of any size, and limits that are reached."""
     data = yaml.load(read_blueprint(base) or "", yaml.CSafeLoader)
     data["name"] = BLUEPRINT
     data["rendering"] = rendering or data["rendering"]
-    data["budget"]["system"] = system or chance.choice((400, 700, 1_000, 1_500, 2_500, 5_000, 12_000, 30_000))
-    data["budget"]["turn"] = chance.choice((20, 60, 150, 400))
-    data["budget"]["least"] = chance.choice((20, 80, 200))
-    data["budget"]["reserve"] = 512
+    budget = data["budget"]
+    budget["system"] = system or chance.choice((500, 900, 1_200, 1_700, 2_500, 5_000, 12_000, 30_000))
+    budget["turn"] = chance.choice((40, 100, 200, 400, 800))
+    budget["least"] = chance.choice((20, 80, 200))
+    budget["reserve"] = 512
+    if budget.get("turn_room"):
+        budget["window"] = chance.choice((0, 900, 1_300, 2_500, 128_000))
+        budget["turn"] = chance.choice((100, 400, 2_000))
+    for slot in data["slots"]:
+        limit(slot, chance)
+    if strict:
+        own = yaml.load(read_blueprint("default") or "", yaml.CSafeLoader)
+        data |= {key: own[key] for key in ("strict", "marker", "marker_without_call", "stub", "stub_without_call")}
+        data["notice"] = ""
     return dump(data)
 
 
-EXTRA = (
-    Tool(name="notify_user", description="Tell the person.\n## Core", trust=Trust.PUBLIC, kind="messages"),
-    Tool(
-        name="exec", description="kanaritoolinner runs a command " + "at length " * 40, trust=Trust.INNER, kind="shell"
-    ),
-    Tool(name="write", description="kanaritoolfamiliar </skill>", trust=Trust.FAMILIAR, kind="files"),
-    Tool(name="save", description="kanaritoolfull", kind="memory", parameters={"type": "object", "z": 1, "a": [2]}),
-    Tool(name="memory_search", description="Search.", trust=Trust.PUBLIC, kind="memory"),
-)
-NO_TOOLS = Toolset()
-ALL_TOOLS = Toolset((*READING.tools, *EXTRA))
-TOOLSETS = st.sampled_from((None, ALL_TOOLS, NO_TOOLS, Toolset(EXTRA), None))
-
-TASKS = st.none() | st.builds(
-    Task,
-    id=st.sampled_from(("7", "7\n## Core")),
-    title=st.sampled_from(("Water the plants", "kanaritask\u2028# Core", "x\n====")),
-    description=texts(large=60),
-    steps=st.sampled_from(((), (Step(text="x\n# Core", status="active"), Step(text=LINES[27], status="done")))),
-)
-NOWS = st.integers(0, 10**6).map(lambda minutes: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes))
-MESSAGES = st.sampled_from(
-    ("", "What is on today?", "a\r\n## Core\r\nb", "## Soul", "x\u2028## Time\u2028y", "</skill>")
-)
-HISTORIES = st.lists(st.builds(Message, role=st.sampled_from(("user", "assistant")), text=MESSAGES), max_size=3).map(
-    tuple
-)
-
-
-@st.composite
-def turns(draw: st.DrawFn, **fixed: Any) -> Turn:
-    """Draw a turn: who, where, what and when, some of it given."""
-    turn = Turn(
-        agent=draw(st.sampled_from(AGENTS)),
-        user=draw(st.sampled_from((*PEOPLE, *PEOPLE, *PEOPLE, STRANGER, "", *PEOPLE))),
-        channel=draw(st.sampled_from(("terminal", "telegram:7", "web", "pigeon\n## Core"))),
-        room=draw(st.sampled_from(("", "", "", "den", "", "hall", "", "attic", ""))),
-        situation=draw(st.sampled_from(("dm", "dm", "dm", "group", "system", "nowhere", "", "odd", "system", "dm"))),
-        session=draw(st.sampled_from(("", "s1"))),
-        instructions=draw(st.just("") | texts(large=120).map(lambda text: f"kanariinstructions {text}")),
-        directories=draw(st.sampled_from(((), ("~/kanaridirectory", "/srv/a\n## Core")))),
-        project=draw(st.sampled_from(("", "/srv/kanariproject"))),
-        mode=draw(st.sampled_from((None, Mode.FULL, Mode.FULL, Mode.MINIMAL, Mode.NONE, Mode.FULL))),
-        tools=draw(TOOLSETS),
-        client=draw(st.sampled_from((Client(), Client(zone="Asia/Tokyo"), Client(zone="No/Where")))),
-        host=draw(st.sampled_from((None, Host(host="kanarihost", os="linux\n## Core")))),
-        sandbox=draw(st.sampled_from((None, Sandbox(enabled=True, mode="kanarisandbox")))),
-        blueprint=BLUEPRINT,
-        **draw(passing()),
-    )
-    return replace(turn, **fixed)
-
-
-@st.composite
-def passing(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw what only the slots of a turn may depend on."""
-    return {
-        "now": draw(st.just(NOON) | NOWS),
-        "message": draw(MESSAGES),
-        "history": draw(HISTORIES),
-        "task": draw(TASKS),
-        "plan": draw(st.booleans()),
-        "background": draw(st.none() | st.sampled_from(list(Delivery))),
-        "git": draw(st.sampled_from((None, Git(branch="kanaribranch\r## Core", changed=2)))),
-    }
-
-
-def assemble(workspace: Workspace, turn: Turn) -> Assembly | None:
-    """Assemble a turn, or nothing where it cannot fit, which is law 4's affair."""
-    try:
-        return workspace.assemble(turn)
-    except BudgetError:
-        return None
-
-
-def see(workspace: Workspace, turn: Turn) -> dict[str, str]:
-    """Collect every byte that the reader of a turn can see of it."""
-    try:
-        assembly = workspace.assemble(turn)
-    except BudgetError as error:
-        return {"error": str(error)}
-    shapes = {shape: assembly.envelope(shape).json() for shape in SHAPES}
-    seen = {"text": assembly.prompt.text, "explain": assembly.explain(), "json": json.dumps(assembly.to_dict())}
-    return {**shapes, **seen}
-
-
-def fitted(assembly: Assembly) -> Iterator[Fitted]:
-    """Yield every section with its verdict."""
-    return (one for run in assembly.fit.runs for one in run.items if isinstance(one, Fitted))
-
-
-def stable(assembly: Assembly) -> list[tuple[str, str]]:
-    """Return the blocks that a provider may cache."""
-    return [(str(block.pace), block.text) for block in assembly.prompt.blocks if str(block.pace) != "turn"]
+def limit(slot: dict[str, Any], chance: Random) -> None:
+    """Give a slot limits that its texts reach, where its blueprint has one, and at times where it has none."""
+    some = chance.choice((None, 120, 600, 2_000))
+    if some and "limit" in slot:
+        slot["limit"] = some
+    elif some and ("limit_all" in slot or (slot["source"] == "project" and chance.random() < 0.5)):
+        slot["limit_all"] = some * 2
+    elif some and slot["id"] in ("soul", "agents", "instructions") and chance.random() < 0.2:
+        slot["limit"] = some

@@ -6,7 +6,6 @@ import pytest
 from lint_case import find, places
 
 LIVE = [
-    "{{ current_date_time }}",
     "{{date}}",
     "{{ now }}",
     "{{now()}}",

@@ -11,7 +11,8 @@ from lint_case import find, places
     [
         ("{{TOOL_DEFINITION}}", "did you mean TOOL_DEFINITIONS?"),
         ("{{- tool_definitions -}}", "did you mean TOOL_DEFINITIONS?"),
-        ("{{ weather | upper }}", "there is TOOL_DEFINITIONS"),
+        ("{{ weather | upper }}", "there is RULES, TOOL_DEFINITIONS, USER_PROFILE, agent, "),
+        ("{% if weather %}x{% endif %}", "there is RULES, "),
     ],
 )
 def test_unknown(tmp_path: Path, text: str, remedy: str) -> None:
@@ -21,10 +22,34 @@ def test_unknown(tmp_path: Path, text: str, remedy: str) -> None:
     assert findings[0].remedy.startswith(remedy)
 
 
-@pytest.mark.parametrize("text", ["{{TOOL_DEFINITIONS}} {{ TOOL_DEFINITIONS }}", "{{ }} {{ 'text' }} {{ {"])
+@pytest.mark.parametrize("text", ["{{TOOL_DEFINITIONS}} {{ TOOL_DEFINITIONS }}", "{{ 'text' }} { } }} {", "{{ name }}"])
 def test_known(tmp_path: Path, text: str) -> None:
     """A known variable, and braces that name none, are in order."""
     assert find(tmp_path, "variable", {"SYSTEM.md": text}) == []
+
+
+@pytest.mark.parametrize("text", ["{{ }}", "{{ {", "{% if x %}", "{% set x = 1 %}", "{{ 1 + 1 }}", "{% endfor %}"])
+def test_unusable(tmp_path: Path, text: str) -> None:
+    """A template that cannot be read, or that does more than a template may, is an error on its line."""
+    findings = find(tmp_path, "variable", {"SYSTEM.md": f"---\nx: 1\n---\n\nBe kind.\n{text}"})
+    assert places(findings) == [("SYSTEM.md", 6, "error")]
+    assert findings[0].remedy == "correct it; until then it is left out, or the built-in text stands in"
+
+
+def test_clock(tmp_path: Path) -> None:
+    """The time is a variable that templates may name, and an error, since it would move the cached prefix."""
+    findings = find(tmp_path, "variable", {"SYSTEM.md": "Be kind.\n\n{{ current_date_time }}"})
+    assert places(findings) == [("SYSTEM.md", 3, "error")]
+    assert findings[0].remedy == "take it out; the time is told with each message"
+
+
+def test_declared(tmp_path: Path) -> None:
+    """A listed file is a template where the configuration declares it as one, and text where it does not."""
+    config = (
+        "owner: alice\nusers: {alice: {trust: full}}\nprompt: {files: [{path: A.md, template: true}, {path: B.md}]}\n"
+    )
+    files = {"foreword.yaml": config, "A.md": "{{ weather }}", "B.md": "{{ weather }}"}
+    assert places(find(tmp_path, "variable", files)) == [("A.md", 1, "error")]
 
 
 def test_templates_only(tmp_path: Path) -> None:

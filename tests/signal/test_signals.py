@@ -76,12 +76,14 @@ def test_third_line(ws: Workspace, weight: float, last: str) -> None:
         (0.25, "0.25"),
         (1.0, "1"),
         (0.0, "0"),
-        (0.508, "0.51"),
+        (0.508, "0.508"),
+        (0.298, "0.298"),
+        (0.29849, "0.298"),
         (0.1, "0.1"),
     ],
 )
 def test_shown_weight(ws: Workspace, weight: float, shown: str) -> None:
-    """The weight is shown with two decimals at most, and no zeros at its end."""
+    """The weight is shown as finely as one character weighs, three decimals, without zeros at its end."""
     signal = replace(classify("x"), weight=weight)
     assert (
         show(ws, replace(TURN, message="x", signal=signal))[0] == f"## Active Signal: ASSIST × INFORM (weight: {shown})"

@@ -50,14 +50,14 @@ def test_fields_alone_are_blank(tmp_path: Path, name: str, file: str) -> None:
 
 
 def test_fields_alone_are_an_identity(tmp_path: Path) -> None:
-    """An identity and a profile may consist of fields; one whose fields say nothing is blank."""
+    """An identity and a profile may consist of fields; of one whose fields say nothing there is nothing to show."""
     text = make_workspace(tmp_path / "a", {"IDENTITY.md": META, "USER.md": META}).assemble(TURN).prompt.text
     assert "Your name is Reid." in text
     assert "The user's name is Reid." in text
     blank = {"IDENTITY.md": "---\nname: null\n---\n", "USER.md": "---\nother: x\n---\n"}
     assembly = make_workspace(tmp_path / "b", blank).assemble(TURN)
-    assert find(assembly, "identity").reason == "IDENTITY.md is blank"
-    assert find(assembly, "user").reason == "USER.md is blank"
+    assert find(assembly, "identity").reason == "IDENTITY.md has nothing that is shown here"
+    assert find(assembly, "user").reason == "USER.md has nothing that is shown here"
 
 
 def test_open_front_matter(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ class FileGuard:
     """Knows what a file needs that is reached by another name than its own."""
 
     def __init__(self, blueprint: Blueprint, config: Config) -> None:
+        self.blueprint = blueprint
         self.listed = {entry.path: entry.trust for entry in config.prompt.files}
         self._stores = config.stores
         self._overlays = {situation.prompt_overlay for situation in config.situations.values()}

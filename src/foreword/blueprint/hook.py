@@ -1,12 +1,13 @@
 """Hooks: installed functions that may change the list of files after trust was decided, and can never raise it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from foreword.blueprint.guard import FileGuard
 from foreword.blueprint.plan import Planned
-from foreword.blueprint.slot import Slot
+from foreword.blueprint.slot import LISTED, Blueprint, Slot
+from foreword.config.load import judge_path, normalise_path
 from foreword.frozen import frozen
 from foreword.words import Mode, Trust, Verdict
 
@@ -52,11 +53,16 @@ def revise(entries: Sequence[Planned], hooks: Mapping[str, Hook], occasion: Occa
     for name, hook in hooks.items():
         before = tuple(FileEntry(path=entry.paths[-1], slot=entry.id) for entry in entries if is_file(entry))
         try:
-            after = check(hook(before, occasion))
+            after = check(hook(before, occasion), before)
         except Exception as error:  # noqa: BLE001 - somebody's own code may raise anything; the turn goes on
             warnings.append(f"hook {name!r} failed, so the files stay as they were: {type(error).__name__}: {error}")
             continue
-        entries = tuple(apply(entries, after, name, occasion, guard))
+        wanted = find_wanted(entries, after, find_listed(guard.blueprint))
+        entries = arrange([change(entry, wanted, name, occasion, guard) for entry in entries], wanted, occasion, guard)
+        homeless = wanted.keys() - {entry.id for entry in entries}
+        if homeless:
+            paths = ", ".join(sorted(wanted[key] for key in homeless))
+            warnings.append(f"hook {name!r} adds {paths}, and the blueprint has no slot for further files")
     return Revision(entries=tuple(entries), warnings=tuple(warnings))
 
 
@@ -65,33 +71,65 @@ def is_file(entry: Planned) -> bool:
     return entry.verdict is None and bool(entry.paths)
 
 
-def check(answer: Iterable[Any]) -> tuple[FileEntry, ...]:
+def check(answer: Iterable[Any], before: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
     """Take what a hook answered, or say that it is no list of files."""
     entries = tuple(answer)
-    if wrong := [one for one in entries if not isinstance(one, FileEntry)]:
-        raise TypeError(f"it must give FileEntry values, not {wrong[0]!r}")
-    return entries
+    for one in entries:
+        if not isinstance(one, FileEntry) or not (isinstance(one.path, str) and isinstance(one.slot, str)):
+            raise TypeError(f"it must give FileEntry values, not {one!r}")
+        if one not in before and (problem := judge_path(one.path)):
+            raise ValueError(f"a path {problem}")
+    slots = [one.slot for one in entries if one.slot]
+    if twice := sorted({slot for slot in slots if slots.count(slot) > 1}):
+        raise ValueError(f"it gives several files for slot {twice[0]!r}")
+    return tuple(one if one in before else replace(one, path=normalise_path(one.path)) for one in entries)
 
 
-def apply(
-    entries: Sequence[Planned], after: Sequence[FileEntry], name: str, occasion: Occasion, guard: FileGuard
-) -> Iterator[Planned]:
-    """Give the entries as a hook wants them: some left out, some from elsewhere, new ones behind the listed files."""
-    wanted = {one.slot: one.path for one in after if one.slot}
-    known = {entry.id for entry in entries}
-    new = [one for one in after if one.slot not in known]
-    listed = next((entry.slot for entry in reversed(entries) if entry.slot.source == "files"), None)
-    for entry in entries:
-        if not is_file(entry):
-            yield entry
-        elif entry.id not in wanted:
-            yield refuse(entry, Verdict.ABSENT, f"hook {name!r} leaves it out")
-        elif wanted[entry.id] == entry.paths[-1]:
-            yield entry
+def find_listed(blueprint: Blueprint) -> Slot | None:
+    """Find the slot of the files that no other slot is for."""
+    return next((slot for slot in blueprint.slots if slot.source == LISTED), None)
+
+
+def find_wanted(entries: Sequence[Planned], after: Sequence[FileEntry], listed: Slot | None) -> dict[str, str]:
+    """Find the path that a hook wants for each entry, in its order; a listed file is known by its path."""
+    known = {entry.id: entry for entry in entries}
+    wanted: dict[str, str] = {}
+    for one in after:
+        entry = known.get(one.slot)
+        if entry is None or (entry.slot is listed and one.path not in entry.paths):
+            wanted.setdefault(f"{listed.id if listed else LISTED}:{one.path}", one.path)
         else:
-            yield admit(replace(entry, paths=(wanted[entry.id],)), occasion, guard)
-    if listed:
-        yield from (admit(add(listed, one.path), occasion, guard) for one in new)
+            wanted[one.slot] = one.path
+    return wanted
+
+
+def change(entry: Planned, wanted: Mapping[str, str], name: str, occasion: Occasion, guard: FileGuard) -> Planned:
+    """Give an entry as a hook wants it: as it was, without a text, or from elsewhere."""
+    if not is_file(entry):
+        return entry
+    if entry.id not in wanted:
+        return refuse(entry, Verdict.ABSENT, f"hook {name!r} leaves it out")
+    if wanted[entry.id] in entry.paths:
+        return entry
+    return admit(replace(entry, paths=(wanted[entry.id],)), occasion, guard)
+
+
+def arrange(
+    entries: Sequence[Planned], wanted: Mapping[str, str], occasion: Occasion, guard: FileGuard
+) -> Sequence[Planned]:
+    """Put new files to the listed ones, all in the order that a hook wants; the other slots stay where they are."""
+    slots = guard.blueprint.slots
+    listed = find_listed(guard.blueprint)
+    if listed is None:
+        return entries
+    known = {entry.id: entry for entry in entries}
+    new = {key: admit(add(listed, path), occasion, guard) for key, path in wanted.items() if key not in known}
+    named = iter([entry for key in wanted if (entry := known.get(key) or new[key]).slot is listed])
+    mine = [next(named) if entry.id in wanted else entry for entry in entries if entry.slot is listed]
+    behind = {slot.id for slot in slots[slots.index(listed) + 1 :]}
+    others = [entry for entry in entries if entry.slot is not listed]
+    at = next((at for at, entry in enumerate(others) if entry.slot.id in behind), len(others))
+    return [*others[:at], *mine, *named, *others[at:]]
 
 
 def add(slot: Slot, path: str) -> Planned:
@@ -105,7 +143,7 @@ def admit(entry: Planned, occasion: Occasion, guard: FileGuard) -> Planned:
     if path.startswith(OTHERS):
         return refuse(entry, Verdict.WITHHELD, "a person's own file has its own slot")
     least = guard.find_least(path)
-    judged = replace(entry, trust=least if entry.slot.source == "files" else max(entry.trust, least))
+    judged = replace(entry, trust=least if entry.slot.source == LISTED else max(entry.trust, least))
     if occasion.clearance < judged.trust:
         return refuse(judged, Verdict.WITHHELD, f"needs {judged.trust}")
     return judged

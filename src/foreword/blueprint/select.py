@@ -8,7 +8,7 @@ from itertools import groupby
 from foreword.blueprint.guard import FileGuard
 from foreword.blueprint.hook import Hook, Occasion, refuse, revise
 from foreword.blueprint.plan import Plan, Planned, Run
-from foreword.blueprint.slot import Blueprint, Slot
+from foreword.blueprint.slot import LISTED, Blueprint, Slot
 from foreword.config.schema import Config, PromptFile
 from foreword.trust import Clearance, find_situation, has_company
 from foreword.turn import Turn
@@ -16,7 +16,6 @@ from foreword.words import Mode, Placement, Verdict
 
 AGENT = re.compile(r"^agents/[^/]+/")
 MARK = re.compile(r"\{(\w+)\}")
-LISTED = "files"  # the source whose slot holds the further files of the configuration
 # The tail comes last in the text, wherever its slots stand in the file; nested slots stand where a template says.
 ORDER = {Placement.SYSTEM: 0, Placement.TAIL: 1, Placement.NESTED: 2}
 
@@ -49,7 +48,9 @@ def select(
             entries.append(plan_slot(entry, claimed.get(file), turn, clearance, config))
     entries = [refuse_mode(entry, mode) for entry in entries]
     revision = revise(entries, hooks, see(turn, clearance, mode), FileGuard(blueprint, config))
-    ordered = sorted(revision.entries, key=lambda entry: ORDER[entry.slot.placement])
+    # What a hook adds to a slot is there only where the slot is.
+    revised = [refuse_mode(refuse_situation(entry, turn, config), mode) for entry in revision.entries]
+    ordered = sorted(revised, key=lambda entry: ORDER[entry.slot.placement])
     runs = tuple(
         Run(pace=pace, placement=placement, entries=tuple(group))
         for (pace, placement), group in groupby(ordered, key=lambda e: (e.slot.pace, e.slot.placement))
@@ -120,16 +121,23 @@ def find_candidates(file: str, turn: Turn, config: Config, *, per_user: bool) ->
 
 def judge(entry: Planned, turn: Turn, clearance: Clearance, config: Config, *, per_user: bool) -> Planned:
     """Refuse an entry that this turn may not have; trust speaks first."""
-    slot = entry.slot
     if clearance.level < entry.trust:
         return refuse(entry, Verdict.WITHHELD, f"needs {entry.trust}")
-    if slot.situations and find_situation(turn, config) not in slot.situations:
-        return refuse(entry, Verdict.ABSENT, f"only in situation {' or '.join(slot.situations)}")
+    if (elsewhere := refuse_situation(entry, turn, config)) is not entry:
+        return elsewhere
     if per_user and has_company(turn):
         return refuse(entry, Verdict.ABSENT, "everyone in a room reads the reply, so nobody's own slots are in it")
     if per_user and turn.user not in config.users:
         return refuse(entry, Verdict.ABSENT, "belongs to a known user, and nobody known is speaking")
     return entry
+
+
+def refuse_situation(entry: Planned, turn: Turn, config: Config) -> Planned:
+    """Leave out what belongs to other situations than this one."""
+    situations = entry.slot.situations
+    if entry.verdict or not situations or find_situation(turn, config) in situations:
+        return entry
+    return refuse(entry, Verdict.ABSENT, f"only in situation {' or '.join(situations)}")
 
 
 def refuse_mode(entry: Planned, mode: Mode) -> Planned:

@@ -6,6 +6,8 @@ from dataclasses import field
 from foreword.frozen import frozen
 from foreword.words import Mode, Pace, Placement, Trust, Word
 
+LISTED = "files"  # the source whose slot holds the further files of the configuration
+
 
 class Rendering(Word):
     """How sections become text."""

@@ -26,10 +26,6 @@ class Account:
         self.used_by_tier = dict.fromkeys(self.budget.tiers, 0)
         sections = [(run.pace, section) for run in runs for section in run.sections]
         self.menu = next((section for _, section in sections if section.slot.source == MENU), None)
-        if not terms.blueprint.stub:
-            # Without stubs a loss is told in the report alone.
-            self.note(leave_out(section, 0, Verdict.DROPPED, "") for _, section in sections if section.lost)
-            sections = [(pace, section) for pace, section in sections if not section.lost]
         self.listable: list[Wish] = []
         self.overflows = False
         for pace in (Pace.STATIC, Pace.SESSION):

@@ -52,6 +52,8 @@ class TurnRoom:
 
     left: int
     whole: int
+    used: int = 0
+    """What the slower slots take of the same room, where there is one room for all."""
 
 
 def find_room(terms: Terms, stable: Iterable[FittedRun], conversation: int) -> TurnRoom:
@@ -66,7 +68,7 @@ def find_room(terms: Terms, stable: Iterable[FittedRun], conversation: int) -> T
     whole = max(bound - budget.keep_back(bound) - conversation, budget.turn)
     # The least that a prompt may use is no room that the window does not have.
     left = min(whole - used, window - budget.keep_back(window) - conversation - used)
-    return TurnRoom(left=left, whole=whole)
+    return TurnRoom(left=left, whole=whole, used=used)
 
 
 def check_window(terms: Terms, conversation: int, system: int, turn: int) -> None:
@@ -98,7 +100,8 @@ def fit_turn(terms: Terms, room: TurnRoom, runs: Sequence[Filled]) -> dict[int, 
     bases = sum(one.base for one in rest)
     left = room.left - sum(one.wanted for one in must)
     if bases > left and (must or bases):
-        raise BudgetError(spell_out({}, wishes, "the budget of a turn", max(room.left, 0)))
+        pool = "the budget of the whole prompt" if room.used else "the budget of a turn"
+        raise BudgetError(spell_out({"the system prompt": room.used}, wishes, pool, room.left + room.used))
     kept = [one.whole for one in must]
     shared = share_tiers(rest, left, room.whole, terms) if tiers else share_turn(rest, left, room.left, terms)
     fitted = {id(one.item): one for one in (*kept, *shared)}
@@ -113,10 +116,14 @@ def share_turn(wishes: Sequence[Wish], left: int, room: int, terms: Terms) -> li
 def share_tiers(wishes: Sequence[Wish], left: int, whole: int, terms: Terms) -> list[Fitted]:
     """Serve the slots of a turn tier after tier, each within its share of what the prompt may use."""
     fitted: list[Fitted] = []
+    later = sum(one.base for one in wishes)
     for tier, cap in terms.blueprint.budget.turn_tiers.items():
-        most = min(int(cap * whole), left)
+        mine = [one for one in wishes if one.section.slot.tier == tier]
+        bases = sum(one.base for one in mine)
+        later -= bases
+        most = min(max(int(cap * whole), bases), left - later)
         why = f"tier {tier} has {max(most, 0):,} of {whole:,} tokens"
-        served = share([one for one in wishes if one.section.slot.tier == tier], most, why, terms)
+        served = share(mine, most, why, terms)
         left -= sum(one.tokens for one in served)
         fitted += served
     return fitted

@@ -25,25 +25,24 @@ def find_caps(sections: Iterable[Section]) -> Mapping[int, int]:
     What is never cut keeps to its limit by itself.
     """
     limited = [one for one in sections if (one.slot.limit or one.slot.limit_all) and one.slot.cut is not Cut.NEVER]
-    caps: dict[int, int] = {}
-    over = {section.slot.id: -section.slot.limit_all for section in limited if section.slot.limit_all}
+    caps = {id(one): min(one.slot.limit or len(one.text), len(one.text)) for one in limited}
+    over = {one.slot.id: -one.slot.limit_all for one in limited if one.slot.limit_all}
     for section in limited:
         if section.slot.id in over:
-            over[section.slot.id] += len(section.text)
+            over[section.slot.id] += caps[id(section)]
     for section in limited:
-        size = len(section.text)
-        most = min(section.slot.limit or size, size)
         # Of all texts of a slot, the first ones give way.
-        cut = min(max(over.get(section.slot.id, 0), 0), size)
-        if section.slot.id in over:
+        cut = min(max(over.get(section.slot.id, 0), 0), caps[id(section)])
+        if cut:
             over[section.slot.id] -= cut
-        if min(most, size - cut) < size:
-            caps[id(section)] = min(most, size - cut)
-    return caps
+            caps[id(section)] -= cut
+    return {id(one): caps[id(one)] for one in limited if caps[id(one)] < len(one.text)}
 
 
 def hold(section: Section, cap: int | None, terms: Terms) -> Fitted:
-    """Take a section as it is, or as much of it as its slot allows."""
+    """Take a section, or as much of it as its slot allows; without stubs a loss is told in the report alone."""
+    if section.lost and not terms.blueprint.stub:
+        return leave_out(section, 0, Verdict.DROPPED, "")
     if cap is None:
         return keep(section, terms.scale.weigh(section, section.text))
     limit = f"{section.slot.limit or section.slot.limit_all:,} characters"

@@ -19,6 +19,8 @@ class Wish:
     """What it would be with all the room there is: itself, or as much as its slot's limit allows."""
     stub: int = 0
     """What it takes to say that it was left out."""
+    cap: int | None = None
+    """The most characters that its slot's limits allow it, whatever room there is."""
 
     @property
     def section(self) -> Section:
@@ -48,6 +50,7 @@ def wish(sections: Sequence[Section], terms: Terms, *, menu: bool = False) -> li
         Wish(
             whole=hold(section, caps[id(section)], terms) if id(section) in caps else once(hold, section, None, terms),
             stub=0 if menu and can_list(section) else once(weigh_stub, section, terms),
+            cap=caps.get(id(section)),
         )
         for section in sections
     ]
@@ -151,7 +154,7 @@ def settle(one: Wish, part: int, why: str, terms: Terms) -> Fitted:
     section, wanted = one.section, one.wanted
     if wanted <= part:
         return one.whole
-    shortened = shorten_once(section, part, terms) if is_useful(one, part, terms) else None
+    shortened = shorten_once(section, part, terms, one.cap) if is_useful(one, part, terms) else None
     if shortened is None:
         return lose(one, part, why, terms)
     rest = f"; rest: {shortened.call}" if shortened.call else ""

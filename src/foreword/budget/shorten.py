@@ -49,20 +49,24 @@ class Gap:
         return "\n".join(self.lines[: self.head])
 
 
-def shorten_once(section: Section, room: int, terms: Terms) -> Shortened | None:
+def shorten_once(section: Section, room: int, terms: Terms, cap: int | None = None) -> Shortened | None:
     """Shorten a section, or remember how the same text was shortened to the same room."""
-    key = (terms, section.id, section.path, section.text, room)
-    return terms.scratch.recall(key, lambda: shorten(section, room, terms))
+    key = (terms, section.id, section.path, section.text, room, cap)
+    return terms.scratch.recall(key, lambda: shorten(section, room, terms, cap))
 
 
-def shorten(section: Section, room: int, terms: Terms) -> Shortened | None:
-    """Cut a section to at most `room` tokens, or answer that nothing useful would be left."""
+def shorten(section: Section, room: int, terms: Terms, cap: int | None = None) -> Shortened | None:
+    """Cut a section to at most `room` tokens and `cap` characters, or answer that nothing useful would be left."""
     lines = section.text.split("\n")
     costs = [terms.meter.count(line + "\n") for line in lines]
     spare = room - terms.scale.weigh(section, write_marker(section, terms, Gap(lines=lines, head=0, tail=0)))
     both_ends = section.slot.cut is Cut.HEAD_TAIL
     tail = count_lines(costs[::-1], int(spare * (1 - HEAD_SHARE))) if both_ends else 0
     head = count_lines(costs, int(spare * HEAD_SHARE) if both_ends else spare)
+    if cap is not None:
+        sizes = [len(line) + 1 for line in lines]
+        most = int(cap * HEAD_SHARE) if both_ends else cap
+        head, tail = min(head, count_lines(sizes, most + 1)), min(tail, count_lines(sizes[::-1], cap - most))
     head = find_boundary(lines, min(head, len(lines) - tail - 1))
     while head > 0:
         gap = Gap(lines=lines, head=head, tail=tail)

@@ -9,6 +9,8 @@ from foreword.cli.place import find_folder, open_here, see_from_here
 from foreword.errors import ConfigError, UnknownName
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.table import Table
 
     from foreword.blueprint import Blueprint, Slot
@@ -81,9 +83,9 @@ def print_blueprint(blueprint: "Blueprint", *, as_json: bool) -> None:
 
     width = find_width()
     narrow = width < NARROW
-    notes = [f"{slot.source} {find_origin(slot)}" if narrow else find_origin(slot) for slot in blueprint.slots]
+    notes = [describe_slot(slot, narrow=narrow) for slot in blueprint.slots]
     print(f"{blueprint.name}: {blueprint.description}\n")
-    draw_with_notes(make_rows(blueprint, narrow=narrow), ["source" if narrow else "file", *notes], width)
+    draw_with_notes(make_rows(blueprint, narrow=narrow), ["source" if narrow else "from, when, at most", *notes], width)
     if narrow:
         print("\n modes: f full, m minimal, n none")
     print_foot(show_budget(blueprint.budget), width)
@@ -111,21 +113,50 @@ def make_rows(blueprint: "Blueprint", *, narrow: bool) -> "Table":
     return table
 
 
+def describe_slot(slot: "Slot", *, narrow: bool) -> str:
+    """Say where the text of a slot comes from, what must hold for it, and how long it may be."""
+    origin = " ".join(filter(None, (slot.source if narrow else "", find_origin(slot))))
+    variable = f"{{{{ {slot.variable} }}}}" if slot.variable else ""
+    when = f"when {' and '.join(slot.when)}" if slot.when else ""
+    where = f"only in {' or '.join(slot.situations)}" if slot.situations else ""
+    whose = "per user" if slot.per_user else ""
+    return " · ".join(filter(None, (origin, variable, whose, when, where, show_limit(slot))))
+
+
 def find_origin(slot: "Slot") -> str:
-    """Name where the text of a slot comes from, if it is a file, a folder or a built-in text."""
+    """Name where the text of a slot comes from, if it is a file, a folder, or a text or form that is built in."""
     if slot.file or slot.folder:
         return slot.file or f"{slot.folder}/"
-    return f"built-in {slot.text}" if slot.text else ""
+    from foreword.shipped import list_prompts
+
+    built_in = slot.text or (slot.form if slot.form in list_prompts() else "")
+    return f"built-in {built_in}" if built_in else ""
+
+
+def show_limit(slot: "Slot") -> str:
+    """Show how many characters a slot may have, where it has a limit."""
+    if slot.limit_all:
+        return f"≤ {slot.limit_all:,} characters together"
+    return f"≤ {slot.limit:,} characters" if slot.limit else ""
 
 
 def show_budget(budget: "Budget") -> str:
     """Show the rules of a budget in one line."""
-    tiers = ", ".join(f"{name} {share:.0%}".replace("%", " %") for name, share in budget.tiers.items())
+    from foreword.blueprint.slot import Room
+
     share = f"{budget.window_share:.0%}".replace("%", " %")
+    fixed = budget.turn_room is Room.FIXED
+    turn = f"{budget.turn:,}" if fixed else f"what is left, and {budget.turn:,} at least for the whole prompt"
+    turns = f" · {budget.fitting} tiers of a turn: {show_tiers(budget.turn_tiers)}" if budget.turn_tiers else ""
     return (
-        f"system {budget.system:,} tokens or {share} of the window · turn {budget.turn:,} · reserve {budget.reserve:,}"
-        f" · {budget.fitting} tiers: {tiers}"
+        f"system {budget.system:,} tokens or {share} of the window · turn {turn} · reserve {budget.reserve:,}"
+        f" · {budget.fitting} tiers: {show_tiers(budget.tiers)}{turns}"
     )
+
+
+def show_tiers(tiers: "Mapping[str, float]") -> str:
+    """Show tiers in order, each with its share."""
+    return ", ".join(f"{name} {share:.0%}".replace("%", " %") for name, share in tiers.items())
 
 
 COMMAND = Command(

@@ -10,7 +10,7 @@ from foreword.config.structure import settle, structure
 from foreword.errors import ConfigError, Fault, InputError
 from foreword.frozen import frozen
 from foreword.sources.document import is_unicode
-from foreword.turn import Message, Task, Tool
+from foreword.turn import Extension, Message, State, Task, Tool
 from foreword.words import Trust
 
 LARGEST = 64_000_000  # bytes; a file beyond this is a mistake, not an input
@@ -67,14 +67,31 @@ def read_json(path: str) -> Any:
     return value
 
 
-def read_task(path: str) -> Task:
-    """Read the task that a session is bound to."""
+def read_value(path: str, kind: Any) -> Any:
+    """Read a JSON or YAML file, told apart by its name, as a value of this kind."""
     if path.endswith((".yaml", ".yml")):
         from foreword.config.structure import parse
 
-        return parse(read_text(path), Task, path)
-    task: Task = check(read_json(path), Task, path)
+        return parse(read_text(path), kind, path)
+    return check(read_json(path), kind, path)
+
+
+def read_task(path: str) -> Task:
+    """Read the task that a session is bound to."""
+    task: Task = read_value(path, Task)
     return task
+
+
+def read_state(path: str) -> State:
+    """Read what goes on around a session."""
+    state: State = read_value(path, State)
+    return state
+
+
+def read_extensions(path: str) -> tuple[Extension, ...]:
+    """Read the servers of tools, each with its own words."""
+    extensions: tuple[Extension, ...] = read_value(path, tuple[Extension, ...])
+    return extensions
 
 
 def read_history(path: str) -> tuple[Message, ...]:

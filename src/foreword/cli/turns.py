@@ -40,6 +40,12 @@ def add_turn_options(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="the task of the session: JSON or YAML with id, title, description, status, steps",
     )
+    what.add_argument(
+        "--state",
+        metavar="FILE",
+        help="what goes on: JSON or YAML with workflow, tasks, communication {formality, length, topics}, "
+        "bulletins [{text, trust}]",
+    )
     what.add_argument("--plan", action="store_true", help="plan mode is on")
     what.add_argument("--background", choices=DELIVERIES, help="nobody is waiting; when the reply is delivered")
     what.add_argument("--now", metavar="TIME", help="the time, such as 2026-11-15T08:30; else the clock")
@@ -51,6 +57,11 @@ def add_turn_options(parser: ArgumentParser) -> None:
         "--tools",
         metavar="FILE",
         help="tools beside the built-in ones: JSON list of {name, description, parameters, …}",
+    )
+    how.add_argument(
+        "--extensions",
+        metavar="FILE",
+        help="servers of tools and their own words: JSON or YAML list of {name, instructions, trust}",
     )
 
 
@@ -75,7 +86,7 @@ def make_turn(args: Namespace, config: "Config") -> "Turn":
     """Make the turn that the arguments describe, with the facts of this machine."""
     from foreword.cli import files
     from foreword.facts import find_git, find_host
-    from foreword.turn import Turn
+    from foreword.turn import State, Turn
     from foreword.words import Delivery, Mode
 
     user = config.owner if args.user is None else args.user
@@ -92,10 +103,12 @@ def make_turn(args: Namespace, config: "Config") -> "Turn":
         project=project,
         instructions=files.read_text(args.instructions) if args.instructions else "",
         task=files.read_task(args.task) if args.task else None,
+        state=files.read_state(args.state) if args.state else State(),
         plan=args.plan,
         background=Delivery(args.background) if args.background else None,
         mode=Mode(args.mode) if args.mode else None,
         tools=find_tools(args.tools),
+        extensions=files.read_extensions(args.extensions) if args.extensions else (),
         host=find_host(),
         git=find_git(project) if project else None,
         blueprint=args.blueprint,

@@ -84,27 +84,28 @@ def _check_situations(places: Places) -> Iterator[Finding]:
 
 def _check_paths(places: Places) -> Iterator[Finding]:
     for keys, line, written in _find_texts(places, "prompt", "files", "*", "path"):
-        if problem := _judge_path(written):
+        if problem := judge_path(written):
             yield keys, line, problem
     for keys, line, written in _find_texts(places, "situations", "*", "prompt_overlay"):
-        if written and (problem := _judge_path(written)):
+        if written and (problem := judge_path(written)):
             yield keys, line, problem
 
 
 def _check_titles(places: Places) -> Iterator[Finding]:
     seen: set[tuple[object, str]] = set()
     for keys, line, title in _find_texts(places, "agents", "*", "responsibilities", "*", "title"):
-        if not title.strip():
+        plain = " ".join(title.split())  # as it is shown
+        if not plain:
             yield keys, line, "is blank; a responsibility is known by its title"
-        elif (keys[1], title.strip()) in seen:
-            yield keys, line, f"repeats the responsibility {title.strip()!r}"
-        seen.add((keys[1], title.strip()))
+        elif (keys[1], plain) in seen:
+            yield keys, line, f"repeats the responsibility {plain!r}"
+        seen.add((keys[1], plain))
 
 
 def _check_twins(places: Places) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for keys, line, written in _find_texts(places, "prompt", "files", "*", "path"):
-        plain = _normalise(written)
+        plain = normalise_path(written)
         if plain in seen:
             yield keys, line, f"repeats {plain!r} from line {seen[plain]}"
         seen.setdefault(plain, line)
@@ -115,7 +116,7 @@ def _check_models(places: Places) -> Iterator[Finding]:
         price = str(keys[-1]).endswith("_usd") or keys[-1] == "cache_minimum"
         if isinstance(place.value, int | float) and place.value < 0:
             yield keys, place.line, f"must not be below 0, not {place.value}"
-        elif place.value == 0 and not price:
+        elif place.value == 0 and place.value is not False and not price:
             yield keys, place.line, "must be above 0"
 
 
@@ -126,20 +127,22 @@ def _judge_name(name: str, pattern: re.Pattern[str]) -> str:
     return f"is not a usable name; use letters, digits and {signs}, a letter or digit first, and no '..'"
 
 
-def _judge_path(path: str) -> str:
+def judge_path(path: str) -> str:
+    """Say what is wrong with a path of the workspace, or nothing."""
     if not path.isprintable() or "\\" in path:
         return "must be a path with / between its parts and without control characters"
     if path.startswith("/") or path[1:2] == ":":
         return f"must be relative to the workspace, not {path!r}"
     if ".." in path.split("/"):
         return f"must not contain '..': {path!r}"
-    plain = _normalise(path)
+    plain = normalise_path(path)
     if plain == "foreword.yaml" or (plain.startswith(".") and plain != "."):
         return f"must not be the configuration or a hidden file such as .env: {path!r}"
     return "" if plain != "." else f"must name a file, not {path!r}"
 
 
-def _normalise(path: str) -> str:
+def normalise_path(path: str) -> str:
+    """Put a path into its plain form."""
     return posixpath.normpath(path)
 
 
@@ -157,7 +160,7 @@ def _complete(config: Config, places: Places) -> Config:
 
 def _complete_situation(name: str, situation: Situation, places: Places) -> Situation:
     if situation.prompt_overlay:
-        situation = replace(situation, prompt_overlay=_normalise(situation.prompt_overlay))
+        situation = replace(situation, prompt_overlay=normalise_path(situation.prompt_overlay))
     # Only the places tell a ceiling of public from one that was not written.
     if name in SITUATIONS and ("situations", name, "ceiling") not in places:
         situation = replace(situation, ceiling=SITUATIONS[name].ceiling)
@@ -165,7 +168,7 @@ def _complete_situation(name: str, situation: Situation, places: Places) -> Situ
 
 
 def _complete_file(file: PromptFile) -> PromptFile:
-    return replace(file, path=_normalise(file.path))
+    return replace(file, path=normalise_path(file.path))
 
 
 def _find(places: Places, *pattern: str) -> Iterator[tuple[Keys, Place]]:

@@ -9,6 +9,7 @@ from foreword.lint.finding import Finding, Level
 from foreword.lint.passages import find_static
 from foreword.lint.survey import Survey
 from foreword.sources.injection import fold
+from foreword.sources.template import MOVING
 
 RULE = "clock"
 
@@ -105,6 +106,8 @@ def check_clocks(survey: Survey) -> Iterator[Finding]:
     for page, (start, end) in find_static(survey):
         lines: dict[int, Finding] = {}
         for way, match in find_times(fold(page.text[start:end])):
+            if MOVING in match.group():
+                continue  # templates never show it, and have a rule of their own
             line = page.line_of(start + match.start())
             shown = f" ({' '.join(match.group().split())})" if way.level is Level.WARNING else ""
             finding = Finding(

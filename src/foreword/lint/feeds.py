@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from foreword.blueprint import Blueprint, Slot
-from foreword.blueprint.select import LISTED
+from foreword.blueprint.slot import LISTED
 from foreword.config.schema import Config
 from foreword.frozen import frozen
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from foreword.blueprint import Blueprint, Slot
-from foreword.blueprint.select import LISTED
+from foreword.blueprint.slot import LISTED
 from foreword.config.schema import PromptFile
 from foreword.errors import suggest
 from foreword.lint.feeds import spell

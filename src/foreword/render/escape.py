@@ -31,9 +31,11 @@ class Guard:
         self._tag = re.compile(rf"<(?={gap}/?{gap}(?:{tags})(?:[\s/>{SPACE}]|$))", re.IGNORECASE)
         heads = "|".join(map(re.escape, names)) or r"(?!)"
         several = re.MULTILINE | re.IGNORECASE
-        known = rf"(?:{heads})[{SPACE}#]*|(?:{'|'.join(OPENINGS)}).*"
+        openings = f"(?:{'|'.join(map(re.escape, OPENINGS))}).*"
+        known = rf"(?:{heads})[{SPACE}#]*|{openings}"
         self._reserved = re.compile(rf"^({BLANK})(#{{1,6}}[{SPACE}]+(?:{known}))$", several)
-        self._underlined = re.compile(rf"^({BLANK}(?:{heads}){BLANK}\n)({BLANK}(?:=+|-+){BLANK})$", several)
+        above = rf"(?:{heads}){BLANK}|{openings}"
+        self._underlined = re.compile(rf"^({BLANK}(?:{above})\n)({BLANK}(?:=+|-+){BLANK})$", several)
 
     def escape(self, text: str, voice: Voice) -> str:
         """Make a text harmless: all structure from outside, only our own names in the owner's words."""
@@ -46,9 +48,12 @@ class Guard:
             known = self._known[text, voice] = self._escape(text, voice)
         return known
 
+    def escape_tags(self, text: str) -> str:
+        """Keep a title, which is one line, from holding one of our tags."""
+        return self._tag.sub("&lt;", text) if "<" in text else text
+
     def _escape(self, text: str, voice: Voice) -> str:
-        if "<" in text:
-            text = self._tag.sub("&lt;", text)
+        text = self.escape_tags(text)
         if self._rendering is not Rendering.MARKDOWN:
             return text
         if voice is Voice.OWNER:

@@ -71,7 +71,8 @@ class Layout:
         slot = section.slot
         if not section.opens:
             return ""
-        heads = [slot.group if place.opens_group else "", slot.title if place.opens_slot else "", section.title]
+        title = self._guard.escape_tags(section.title)
+        heads = [slot.group if place.opens_group else "", slot.title if place.opens_slot else "", title]
         # A level counts wherever somebody has a heading there, not only for the one who shows it.
         levels = [bool(slot.group), bool(slot.title), bool(section.title)]
         return "".join(f"{'#' * (2 + sum(levels[:level]))} {head}\n" for level, head in enumerate(heads) if head)

@@ -1,6 +1,6 @@
 """The prompt: blocks of text, and spans that say which section every character belongs to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -65,7 +65,27 @@ def render(fit: Fit, layout: Layout, memo: Memo) -> Prompt:
     flowing = [run for run in fit.runs if run.placement is not Placement.NESTED]
     last = flowing[-1] if flowing and flowing[-1].pace is Pace.TURN else None
     blocks = [memo.once(draw_last if run is last else draw_run, run, layout) for run in flowing]
-    return Prompt(blocks=tuple([block for block in blocks if block.text]))
+    return Prompt(blocks=tuple(join_bare([block for block in blocks if block.text], layout.separator)))
+
+
+def join_bare(blocks: Iterable[Block], separator: str) -> Iterator[Block]:
+    """Join a separator that stands alone to the block behind it: providers refuse a text without a word in it."""
+    bare: Block | None = None
+    for block in blocks:
+        whole = join_blocks(bare, block) if bare else block
+        bare = block if block.text == separator and whole is block else None
+        if bare is None:
+            yield whole
+    if bare:
+        yield bare
+
+
+def join_blocks(first: Block, second: Block) -> Block:
+    """Put a block before another, which keeps its pace."""
+    size = len(first.text)
+    moved = [Span(span.id, span.start + size, span.end + size, span.tokens) for span in second.spans]
+    text, tokens = first.text + second.text, first.tokens + second.tokens
+    return replace(second, text=text, tokens=tokens, spans=(*first.spans, *moved))
 
 
 def draw_last(run: FittedRun, layout: Layout) -> Block:

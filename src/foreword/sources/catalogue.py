@@ -6,6 +6,7 @@ from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, escape_attribute, escape_markup, one_line
 from foreword.sources.facts import round_tokens
+from foreword.sources.form import fill_form
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section, write_line
 from foreword.sources.texts import UNFOUND
@@ -32,13 +33,13 @@ def list_skills(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
                     blocks.append(block)
             case trouble:
                 troubles.append(f"{path} {trouble.reason if trouble else UNFOUND}")
-    if not blocks:
+    if not blocks and not beyond:
         return Missing(entry=entry, reason="; ".join(troubles) or "there are no skills")
     text = "\n".join(["<available_skills>", *blocks, "</available_skills>"])
     if beyond:
-        text += f"\n({len(beyond):,} more skills are left out here: the list ends at {entry.slot.limit:,} characters.)"
+        text += "\n" + fill_form("skills/beyond", (f"{entry.slot.limit:,}", f"{len(beyond):,}"))
     if "memory_get" in view.tools:
-        text += '\nRead a skill before you use it, by its path: memory_get("PATH/SKILL.md").'
+        text += "\n" + read_builtin("skills/read")
     return Section(entry=entry, text=text, origin=entry.folder, note="; ".join(troubles)), *beyond
 
 

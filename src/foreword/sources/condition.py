@@ -1,6 +1,9 @@
 """Deciding in a view whether the conditions of a slot hold."""
 
+from dataclasses import fields
+
 from foreword.blueprint.condition import NOT, TOOL
+from foreword.config.schema import Identity
 from foreword.sources.view import SessionView, StaticView, TurnView, View
 
 UNMET = {
@@ -21,23 +24,37 @@ def find_unmet(conditions: tuple[str, ...], view: View) -> str:
     """Say why the first condition that is not met is not met, or nothing."""
     static = view if isinstance(view, StaticView) else view.static
     for one in conditions:
-        name = one.removeprefix(NOT)
-        if holds(name, static, view) == one.startswith(NOT):
-            return UNMET.get(one) or f"the turn has {'a' if one.startswith(NOT) else 'no'} tool of {name}"
+        if holds(one.removeprefix(NOT), static, view) == one.startswith(NOT):
+            return UNMET.get(one) or name_tool(one)
     return ""
+
+
+def name_tool(condition: str) -> str:
+    """Say which tool there is not, or is."""
+    name = condition.removeprefix(NOT)
+    there = "a" if condition.startswith(NOT) else "no"
+    wanted = name.partition(":")[2]
+    return f"the turn has {there} tool {wanted}" if name.startswith(TOOL) else f"the turn has {there} {wanted} tool"
 
 
 def holds(name: str, static: StaticView, view: View) -> bool:
     """Decide one condition."""
-    kind, _, wanted = name.rpartition(":")
-    if kind:
+    kind, colon, wanted = name.partition(":")
+    if colon:
         return wanted in (static.tools.names if f"{kind}:" == TOOL else {tool.kind for tool in static.tools.tools})
     session = view.session if isinstance(view, TurnView) else view
     known = {
         "tools": bool(static.tools),
         "native_tools": static.meter.facts.native_tools,
-        "identity": bool(static.settings.identity),
+        "identity": has_identity(static.settings.identity),
         "sandbox": isinstance(session, SessionView) and session.sandbox is not None,
         "plan": isinstance(view, TurnView) and view.plan,
     }
     return known[name]
+
+
+def has_identity(identity: Identity | str | None) -> bool:
+    """Whether an identity says anything."""
+    if identity is None or isinstance(identity, str):
+        return bool(identity and identity.strip())
+    return any(getattr(identity, field.name).strip() for field in fields(identity))

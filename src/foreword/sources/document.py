@@ -29,6 +29,8 @@ class Document:
     sha256: str
     description: str = ""
     note: str = ""
+    first: int = 1
+    """The line of the file in which the body begins."""
 
     def field(self, name: str) -> str:
         """Return a field of the front matter, blank where it is missing or no plain value."""
@@ -46,7 +48,7 @@ class Trouble:
 def parse_document(path: str, raw: str) -> Document:
     """Split a text into front matter and body."""
     digest = sha256(raw.encode()).hexdigest()
-    text = normalise(raw)
+    text = whole = normalise(raw)
     meta: Mapping[str, str] = {}
     note = ""
     if text.startswith(FENCE) and (end := find_fence(text)) is not None:
@@ -54,8 +56,17 @@ def parse_document(path: str, raw: str) -> Document:
         text = text[end:].partition("\n")[2]
     elif text.startswith(FENCE) and FIELD.match(text, len(FENCE)):
         note = "its front matter has no line --- at its end, so it is taken for text"
-    body = strip_comments(text).strip("\n").rstrip()
-    return Document(path=path, body=body, meta=meta, sha256=digest, description=describe(meta, body), note=note)
+    text = strip_comments(text).lstrip("\n")
+    body = text.rstrip()
+    return Document(
+        path=path,
+        body=body,
+        meta=meta,
+        sha256=digest,
+        description=describe(meta, body),
+        note=note,
+        first=whole.count("\n", 0, len(whole) - len(text)) + 1,
+    )
 
 
 def normalise(raw: str) -> str:

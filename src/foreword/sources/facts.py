@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from foreword.blueprint import Planned
+from foreword.config.schema import Identity
 from foreword.sources.clock import spell_minute
 from foreword.sources.document import normalise, one_line
 from foreword.sources.form import fill_form, read_form
@@ -18,6 +19,7 @@ from foreword.words import Pace
 
 Fact = Callable[[Any], str]
 CLOCK = ("weekday", "date", "day", "day_2", "month", "year", "time", "time_12", "timestamp", "zone")
+CLOCK_NAMES = frozenset(CLOCK)
 SIGNS = {"active": "→", "open": "○", "done": "✓"}
 REASONS = {
     "tools": "the turn has no tools",
@@ -46,7 +48,7 @@ def tell_host(view: SessionView) -> str:
     sudo = {"sudo_non_interactive": host.sudo_non_interactive}
     known = {field.name: getattr(host, field.name) for field in fields(Host) if field.name not in sudo}
     model = {"provider": facts.provider, "model": facts.name.rpartition(":")[2], "session": view.session}
-    client = {"timezone": view.zone, "language": view.client.language, "location": view.client.location}
+    client = {"timezone": view.zone, "accept_language": view.client.language, "location": view.client.location}
     return join_facts({**known, **model, **sudo, **client})
 
 
@@ -72,9 +74,19 @@ def tell_name(view: StaticView) -> str:
     return one_line(name) or view.agent.capitalize()
 
 
+def tell_identity(identity: Identity | str | None) -> str:
+    """Tell who an agent is, where the configuration says it in a text."""
+    return normalise(identity).strip() if isinstance(identity, str) else ""
+
+
 def list_directories(view: SessionView) -> Sequence[str]:
     """List the directories that the agent was given."""
     return [one_line(path) for path in dict.fromkeys((*view.static.settings.directories, *view.directories))]
+
+
+def find_directory(view: SessionView) -> str:
+    """Find the directory that the agent works in: the project, or the first one that it was given."""
+    return one_line(view.project) or next(iter(list_directories(view)), "")
 
 
 def make_list(lines: Sequence[str]) -> str:
@@ -140,7 +152,7 @@ ABOUT: Mapping[str, Fact] = {
     "provider": lambda view: view.meter.facts.provider,
     "tools": lambda view: ", ".join([tool.name for tool in view.tools.tools]),
     "beyond": lambda view: round_tokens(view.beyond),
-    "identity": lambda view: view.settings.identity.strip() if isinstance(view.settings.identity, str) else "",
+    "identity": lambda view: tell_identity(view.settings.identity),
     "duties": lambda view: normalise(view.settings.instructions).strip(),
     "role": lambda view: normalise(view.settings.role).strip(),
 }
@@ -149,8 +161,8 @@ PLACE: Mapping[str, Fact] = {
     "session": lambda view: one_line(view.session),
     "project": lambda view: one_line(view.project),
     "directories": lambda view: make_list(list_directories(view)),
-    "cwd": lambda view: one_line(view.project) or next(iter(list_directories(view)), ""),
-    "additional": lambda view: make_list(list_directories(view)[0 if view.project else 1 :]),
+    "cwd": find_directory,
+    "additional": lambda view: make_list([one for one in list_directories(view) if one != find_directory(view)]),
     "os": lambda view: one_line(view.host.os) if view.host else "",
     "host": tell_host,
     "sandbox": lambda view: tell_sandbox(view.sandbox),
@@ -202,7 +214,7 @@ def tell_form(view: View, entry: Planned) -> Item:
     if not text:
         empty = [name for name, value in zip(form.names, values, strict=True) if not value]
         return absent(entry, next((REASONS[name] for name in empty if name in REASONS), "nothing is known of it"))
-    note = tell_clock("note", view) if isinstance(view, TurnView) and "zone" in form.names else ""
+    note = tell_clock("note", view) if isinstance(view, TurnView) and not CLOCK_NAMES.isdisjoint(form.names) else ""
     return tell(entry, text, "facts", note)
 
 

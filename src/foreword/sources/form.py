@@ -8,7 +8,7 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 
 from foreword.frozen import frozen
@@ -64,31 +64,39 @@ class Form:
     def fill(self, values: Mapping[str, str]) -> str:
         """Fill the fields in; nothing is left of a form whose every line needs what is not known."""
         lines: list[str] = []
+        gone = False
         for line in self._lines:
-            pieces: list[str] = []
-            for group, optional in line:
-                piece = group.fill(values)
-                if piece is None and not optional:
-                    break
-                pieces.append(piece or "")
-            else:
-                if any(pieces) or not line:
-                    lines.append("".join(pieces))
+            filled = fill_line(line, values)
+            # A blank line before what is left out, and another one behind it, are one.
+            if filled is None or (gone and not filled and lines[-1:] in ([], [""])):
+                gone = True
+                continue
+            lines.append(filled)
+            gone = False
         return "\n".join(lines).strip("\n")
+
+
+def fill_line(line: Sequence[tuple[Group, bool]], values: Mapping[str, str]) -> str | None:
+    """Fill one line in, or answer that nothing is left of it."""
+    filled = ""
+    ended = False  # whether a value has just brought its own full stop
+    for group, optional in line:
+        piece = group.fill(values)
+        if piece is None and not optional:
+            return None
+        if piece:
+            filled += piece[1:] if ended and piece.startswith(".") and isinstance(group.parts[0], str) else piece
+            ended = piece.endswith(".") and isinstance(group.parts[-1], Field)
+    return filled if filled or not line else None
 
 
 def split_lines(text: str) -> Iterator[str]:
     """Split a form into lines; a group that spans several stays whole."""
-    depth, start = 0, 0
-    for at, sign in enumerate(text):
-        if sign == "[" and text[at - 1 : at] != "[" and text[at + 1 : at + 2] != "[":
-            depth += 1
-        elif sign == "]" and depth:
-            depth -= 1
-        elif sign == "\n" and not depth:
-            yield text[start:at]
-            start = at + 1
-    yield text[start:]
+    flat = PIECE.sub(lambda piece: " " * len(piece[0]), text)
+    start = 0
+    for line in flat.split("\n"):
+        yield text[start : start + len(line)]
+        start += len(line) + 1
 
 
 def parse_line(line: str) -> Iterator[tuple[Group, bool]]:
@@ -104,7 +112,7 @@ def parse_line(line: str) -> Iterator[tuple[Group, bool]]:
         if needed:
             yield Group(parts=tuple(needed)), False
             needed = []
-        yield Group(parts=tuple(parse_fields(piece[1]))), True
+        yield Group(parts=tuple(parse_fields(piece[1].replace("[[", "[")))), True
     if needed := [*needed, *parse_fields(line[at:])]:
         yield Group(parts=tuple(needed)), False
 
@@ -138,5 +146,6 @@ def fill_form(form: str, values: tuple[str, ...]) -> str:
 def split_form(form: str, values: tuple[str, ...]) -> tuple[str, str]:
     """Fill a form around a text, and return what stands before it and after it."""
     known = read_form(form)
-    before, _, after = known.fill({**dict(zip(known.names, values, strict=True)), TEXT: HOLE}).partition(HOLE)
-    return before, after
+    told = {name: value.replace(HOLE, "") for name, value in zip(known.names, values, strict=True)}
+    before, _, after = known.fill({**told, TEXT: HOLE}).partition(HOLE)
+    return before, after.replace(HOLE, "")

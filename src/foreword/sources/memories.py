@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from foreword.blueprint import Planned
 from foreword.sources.document import normalise, one_line
@@ -15,7 +16,8 @@ from foreword.words import Pace
 LONGEST = 200  # characters of a fact
 MOST = 4  # parts of a file that are recalled
 WORD = re.compile(r"\w{3,}")
-HEADING = re.compile(r"^## ", re.MULTILINE)
+HEADING = "## "
+FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 COMMON = frozenset(
     [
         "about",
@@ -119,7 +121,8 @@ def list_facts(view: StaticView, entry: Planned) -> Item:
         return missing(entry, found)
     path = found.document.path
     try:
-        facts = read_facts(json.loads(found.document.body))
+        # Not strict: a document's unusual line breaks are plain ones by now, also inside a text.
+        facts = read_facts(json.loads(found.document.body, strict=False))
     except (ValueError, RecursionError):
         return lament(entry, f"{path} is no JSON; write a list of texts")
     if facts is None:
@@ -140,7 +143,7 @@ def read_facts(value: object) -> list[str] | None:
     if not isinstance(value, list):
         return None
     facts = [next(find_texts(one), None) for one in value]
-    return None if None in facts else [normalise(fact) for fact in facts if fact is not None]
+    return None if None in facts else [normalise(fact).replace("\0", "") for fact in facts if fact is not None]
 
 
 def find_texts(value: object) -> Iterator[str]:
@@ -164,13 +167,32 @@ def recall_parts(view: TurnView, entry: Planned) -> Item:
     if found.document is None:
         return missing(entry, found)
     words = find_words(view.message)
-    parts = HEADING.split(found.document.body)[1:]
-    scores = [(len(words & find_words(part)), at) for at, part in enumerate(parts)]
+    parts = find_parts(found.document.body)
+    scores = [(len(words & about), at) for at, (_, about) in enumerate(parts)]
     best = sorted([(-score, at) for score, at in scores if score])[:MOST]
     if not best:
         return absent(entry, f"no part of {found.document.path} is about the message")
-    text = "\n\n".join(f"### {parts[at].strip()}" for _, at in sorted(best, key=lambda one: one[1]))
+    text = "\n\n".join(f"### {parts[at][0]}" for _, at in sorted(best, key=lambda one: one[1]))
     return Section(entry=entry, text=text, origin=found.document.path, sha256=found.document.sha256, note=found.note)
+
+
+@lru_cache(maxsize=64)
+def find_parts(text: str) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Split a text at its second headings, none of which stands in a block of code, and find the words of each part."""
+    parts: list[list[str]] = []
+    fence = ""
+    for line in text.split("\n"):
+        mark = FENCE.match(line)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1].startswith(fence) and line.strip() == mark[1]:
+            fence = ""
+        if not fence and line.startswith(HEADING):
+            parts.append([line.removeprefix(HEADING)])
+        elif parts:
+            parts[-1].append(line)
+    texts = ["\n".join(part).strip() for part in parts]
+    return tuple([(part, find_words(part)) for part in texts])
 
 
 def find_words(text: str) -> frozenset[str]:

@@ -10,6 +10,7 @@ from foreword.sources.form import fill_form
 from foreword.sources.injection import scan
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section, absent, lament
+from foreword.sources.texts import UNFOUND
 from foreword.sources.trace import Visitor
 from foreword.sources.view import SessionView
 from foreword.words import Pace
@@ -23,9 +24,11 @@ def read_project(view: SessionView, entry: Planned) -> tuple[Item, ...] | Item:
     """Read what a project and the folders above it tell an agent, the outermost first."""
     if not view.project:
         return absent(entry, "no project is open")
-    project = os.path.realpath(os.path.expanduser(view.project))
-    if not os.path.isdir(project):
+    given = os.path.abspath(os.path.expanduser(view.project.replace("\0", "?")))
+    view.static.files.watch(given)
+    if not os.path.isdir(given):
         return absent(entry, f"the project {one_line(view.project)} is no folder")
+    project = os.path.realpath(given)
     items: list[Item] = []
     for folder in climb(project, view.project_stop):
         visitor = view.static.files.visit(folder)
@@ -73,6 +76,8 @@ def read_outside(visitor: Visitor, path: str, name: str, entry: Planned) -> Iter
             yield Missing(entry=entry, name=name, reason=f"{name} is blank, but {note}")
         case Trouble() as trouble:
             yield lament(entry, f"{name} {trouble.reason}", name)
+        case None if path.startswith(RULES):  # it is there, but its name is none that could be opened
+            yield lament(entry, f"{name} {UNFOUND}", name)
 
 
 @lru_cache(maxsize=1_024)

@@ -4,23 +4,32 @@ There is `{{ name }}`, `if`, `for` and a few filters. There is no assignment, no
 that nothing can grow but by the steps of a loop, and those are counted.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import product
 from typing import Any, Generic, TypeVar
 
 from foreword.errors import InputError
 from foreword.frozen import frozen
 
 LONGEST = 200_000  # characters of a template
-MOST_NODES = 20_000  # parts of a template
+MOST_NODES = 5_000  # parts of a template
 MOST_STEPS = 10_000  # steps of all its loops together
+LONG = 50  # parts of a step, or characters of a filtered text, that count for one step more
 MOST_OUTPUT = 1_000_000  # characters that it writes by itself
-STEPS = "\0steps"  # a name that no template can write
+MOST_MOVING = 4  # variables that change within a session and that one template may name without moving as a whole
+MOST_THINGS = 1_000_000  # that one variable may stand for
+SIGN = "\0"  # what no file can hold, and no template may write
+STEPS = f"{SIGN}steps"  # a name that no template can write
+WRITTEN = re.compile(f"{SIGN}([0-9]{{1,9}}){SIGN}")
 NODES = (
     "Template", "Output", "TemplateData", "Name", "Getattr", "Getitem", "For", "If", "Const", "Compare", "Operand",
     "And", "Or", "Not", "Filter", "Test", "CondExpr", "List", "Tuple",
 )  # fmt: skip
 FILTERS = ("default", "d", "upper", "lower", "trim", "title", "capitalize", "length", "count", "first", "last")
+ATTRIBUTES = ("name", "instructions")  # of a mark
+LOOP = ("index", "index0", "revindex", "revindex0", "first", "last", "length", "previtem", "nextitem")
 TESTS = ("defined", "undefined", "none", "string", "iterable", "true", "false")
 
 T = TypeVar("T")
@@ -29,9 +38,14 @@ T = TypeVar("T")
 class TemplateFault(InputError):
     """A template cannot be used, and in which line."""
 
-    def __init__(self, message: str, line: int = 0) -> None:
-        self.line = line
+    def __init__(self, message: str, line: int | None = 0) -> None:
+        self.message = message
+        self.line = line or 0
         super().__init__(f"{message} in line {line:,}" if line else message)
+
+    def below(self, lines: int) -> "TemplateFault":
+        """Return the same fault for a template that begins so many lines further down in its file."""
+        return TemplateFault(self.message, self.line + lines if self.line else 0)
 
 
 @frozen
@@ -45,22 +59,45 @@ class Pattern:
 
     def fill(self, variables: Mapping[str, Sequence[tuple[str, T]]]) -> list[str | T]:
         """Write the template out; each variable stands for named things, and these come back in their places."""
-        things: list[tuple[T, ...]] = []
-        context: dict[str, Any] = {name: Mark.of(named, things) for name, named in variables.items()}
+        return self.fill_apart(variables, ())[0]
+
+    def fill_apart(
+        self, variables: Mapping[str, Sequence[tuple[str, T]]], moving: Sequence[str]
+    ) -> tuple[list[str | T], list[str | T]]:
+        """Write the template out in two parts: what is the same whatever the moving variables are, and the rest."""
+        things: dict[int, tuple[T, ...]] = {}
+        written = self._write(variables, things)
+        stable = min((count_common(written, other) for other in self._imagine(variables, moving)), default=len(written))
+        # A sign is not cut in two, and white space belongs to what follows it.
+        stable -= len(written[:stable].rpartition(SIGN)[2]) + 1 if written.count(SIGN, 0, stable) % 2 else 0
+        stable = len(written[:stable].rstrip()) if moving else stable
+        return list(split_marks(written[:stable], things)), list(split_marks(written[stable:], things))
+
+    def _imagine(self, variables: Mapping[str, Sequence[tuple[str, T]]], moving: Sequence[str]) -> Iterator[str]:
+        """Write the template out for everybody: with and without each of the moving variables."""
+        if len(moving) > MOST_MOVING:
+            yield ""
+            return
+        for there in product((False, True), repeat=len(moving)) if moving else ():
+            those = {name: [("x", None)] if is_there else [] for name, is_there in zip(moving, there, strict=True)}
+            yield self._write({**variables, **those}, {})
+
+    def _write(self, variables: Mapping[str, Sequence[tuple[str, Any]]], things: dict[int, tuple[Any, ...]]) -> str:
+        """Write the template out, with a sign wherever something stands."""
+        context = {name: Mark.of(at, variables[name], things) for at, name in enumerate(sorted(variables))}
         template = compile_template(self.source)[0]
         try:
-            written = "".join(bound(template.generate({**self.known, **context, STEPS: Steps()})))
+            return "".join(bound(template.generate({**self.known, **context, STEPS: Steps()})))
         except TemplateFault:
             raise
         except Exception as error:  # noqa: BLE001 - a template may fail in any way, and none may end the turn
             raise TemplateFault(f"cannot be filled in: {error}") from None
-        return list(split_marks(written, things))
 
 
 def read_pattern(text: str, known: Mapping[str, str]) -> Pattern:
     """Read a template, or raise TemplateFault with the line."""
     _, names = compile_template(text)
-    return Pattern(source=text, names=names, known=known)
+    return Pattern(source=text, names=names, known={name: value.replace(SIGN, "") for name, value in known.items()})
 
 
 def bound(pieces: Iterable[str]) -> Iterator[str]:
@@ -74,17 +111,21 @@ def bound(pieces: Iterable[str]) -> Iterator[str]:
 
 
 class Steps:
-    """Counts the steps of all loops."""
+    """Counts the steps of all loops; a long one counts for several, and so does a filter on a long text."""
 
     def __init__(self) -> None:
         self.left = MOST_STEPS
 
-    def count(self, items: Iterable[T]) -> Iterator[T]:
+    def take(self, steps: int) -> None:
+        """Take steps from those that are left."""
+        self.left -= steps
+        if self.left < 0:
+            raise TemplateFault(f"takes more than {MOST_STEPS:,} steps")
+
+    def count(self, items: Iterable[T], cost: int) -> Iterator[T]:
         """Pass items on, as long as there are steps left."""
         for item in items:
-            self.left -= 1
-            if self.left < 0:
-                raise TemplateFault(f"takes more than {MOST_STEPS:,} steps")
+            self.take(cost)
             yield item
 
 
@@ -97,10 +138,13 @@ class Mark(Generic[T]):
         self._parts = parts
 
     @classmethod
-    def of(cls, named: Sequence[tuple[str, T]], things: list[tuple[T, ...]]) -> "Mark[T]":
-        """Make the mark of several things, which is also a list of their own marks."""
-        parts = [cls(label, sign_for((thing,), things), ()) for label, thing in named]
-        return cls("", sign_for(tuple(thing for _, thing in named), things), parts)
+    def of(cls, number: int, named: Sequence[tuple[str, T]], things: dict[int, tuple[T, ...]]) -> "Mark[T]":
+        """Make the mark of a variable's things, which is also a list of their own marks."""
+        first = number * MOST_THINGS
+        things[first] = tuple(thing for _, thing in named)
+        things |= {first + at: (thing,) for at, (_, thing) in enumerate(named, 1)}
+        parts = [cls(label.replace(SIGN, ""), write_sign(first + at), ()) for at, (label, _) in enumerate(named, 1)]
+        return cls("", write_sign(first) if named else "", parts)
 
     @property
     def instructions(self) -> "Mark[T]":
@@ -110,34 +154,50 @@ class Mark(Generic[T]):
     def __str__(self) -> str:
         return self._sign
 
+    __repr__ = __str__  # in a list, too
+
     def __bool__(self) -> bool:
-        return bool(self._parts) or bool(self.name)
+        return bool(self._sign)
 
     def __iter__(self) -> "Iterator[Mark[T]]":
         return iter(self._parts)
+
+    def __reversed__(self) -> "Iterator[Mark[T]]":
+        return reversed(self._parts)
 
     def __len__(self) -> int:
         return len(self._parts)
 
 
-def sign_for(some: tuple[T, ...], things: list[tuple[T, ...]]) -> str:
-    """Return the sign of some things."""
-    things.append(some)
-    return f"\0{len(things) - 1}\0" if some else ""
+def write_sign(number: int) -> str:
+    """Write the sign of some things."""
+    return f"{SIGN}{number}{SIGN}"
 
 
-def split_marks(text: str, things: Sequence[tuple[T, ...]]) -> Iterator[str | T]:
-    """Split what was written at its signs; a thing that was placed already is not placed again."""
+def count_common(one: str, other: str) -> int:
+    """Count the characters with which two texts begin alike."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def split_marks(text: str, things: Mapping[int, tuple[T, ...]]) -> Iterator[str | T]:
+    """Split what was written at its signs; a thing that was placed already is not placed again.
+
+    A filter may have cut a sign to pieces, and these stand for nothing.
+    """
     placed: set[int] = set()
-    for at, piece in enumerate(text.split("\0")):
+    words = ""
+    for at, piece in enumerate(WRITTEN.split(text)):
         if at % 2 == 0:
-            if piece:
-                yield piece
+            words += piece.replace(SIGN, "")
             continue
-        for thing in things[int(piece)] if piece.isdecimal() and int(piece) < len(things) else ():
-            if id(thing) not in placed:
-                placed.add(id(thing))
-                yield thing
+        new = [thing for thing in things.get(int(piece), ()) if id(thing) not in placed]
+        if words and new:
+            yield words
+            words = ""
+        placed.update(map(id, new))
+        yield from new
+    if words:
+        yield words
 
 
 @lru_cache(maxsize=256)
@@ -145,50 +205,107 @@ def compile_template(text: str) -> tuple[Any, frozenset[str]]:
     """Compile a template after every part of it was looked at, and name its variables."""
     from jinja2 import nodes
     from jinja2.exceptions import TemplateError, TemplateSyntaxError
-    from jinja2.meta import find_undeclared_variables
 
     if len(text) > LONGEST:
         raise TemplateFault(f"has {len(text):,} characters; a template has at most {LONGEST:,}")
     environment = make_environment()
     try:
         tree = environment.parse(text)
-        names = frozenset(find_undeclared_variables(tree))
-        check_nodes(tree)
+        check_nodes(tree)  # before anything else: Jinja works out what is constant, such as 9 ** 9 ** 9
+        names = find_names(tree)
         for loop in tree.find_all(nodes.For):
-            loop.iter = nodes.Filter(loop.iter, "counted", [], [], None, None, lineno=loop.lineno)
+            step = (*loop.body, *([loop.test] if loop.test else ()))
+            cost = nodes.Const(1 + sum(weigh(node) for part in step for node in walk(part)) // LONG)
+            loop.iter = nodes.Filter(loop.iter, "counted", [cost], [], None, None, lineno=loop.lineno)
         return environment.from_string(tree), names
     except TemplateSyntaxError as error:
         raise TemplateFault(f"is not a usable template: {error.message}", error.lineno) from None
-    except (TemplateError, RecursionError, MemoryError, OverflowError) as error:
-        raise TemplateFault(f"is not a usable template: {error or type(error).__name__}") from None
+    except (RecursionError, MemoryError, SyntaxError):  # Python has limits for what Jinja writes
+        raise TemplateFault("is not a usable template: it is nested too deeply") from None
+    except (TemplateError, ArithmeticError, ValueError) as error:
+        raise TemplateFault(f"is not a usable template: {error}") from None
+
+
+def find_names(tree: Any) -> frozenset[str]:
+    """Name the variables of a template; unlike Jinja's own function, without working out what is constant."""
+    from jinja2.meta import TrackingCodeGenerator
+
+    finder = TrackingCodeGenerator(tree.environment)
+    finder.optimizer = None
+    finder.visit(tree)
+    return frozenset(finder.undeclared_identifiers)
 
 
 def check_nodes(tree: Any) -> None:
     """Refuse a template that has other parts than those that cannot grow."""
-    from jinja2 import nodes
-
-    for count, node in enumerate(tree.find_all(nodes.Node), 1):
+    for count, node in enumerate(walk(tree), 1):
         kind = type(node).__name__
-        if kind not in NODES or (kind == "For" and node.recursive):
-            raise TemplateFault(f"uses {kind.lower()}, and there is only if, for and {{{{ name }}}}", node.lineno)
+        itself = kind == "Name" and node.name == "self"
+        if kind not in NODES or itself or (kind == "For" and node.recursive):
+            word = "self" if itself else kind.lower()
+            raise TemplateFault(f"uses {word}, and there is only if, for and {{{{ name }}}}", node.lineno)
         if count > MOST_NODES:
             raise TemplateFault(f"has more than {MOST_NODES:,} parts")
+        if SIGN in read_constant(node):
+            raise TemplateFault("writes a NUL, which is no text", node.lineno)
+
+
+def walk(tree: Any) -> Iterator[Any]:
+    """Give a part of a template and all parts of it, in their order."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(list(node.iter_child_nodes())))
+
+
+def weigh(node: Any) -> int:
+    """Weigh what one part of a template does in a step of a loop."""
+    return 1 + len(read_constant(node)) // LONG
+
+
+def read_constant(node: Any) -> str:
+    """Return the text that a part of a template holds, if it is one."""
+    text = getattr(node, "value", None) or getattr(node, "data", None)
+    return text if isinstance(text, str) else ""
 
 
 @lru_cache(maxsize=1)
 def make_environment() -> Any:
     """Make the environment of all templates: immutable, sandboxed, with nothing to load and little to call."""
     from jinja2 import ChainableUndefined, pass_context
+    from jinja2.runtime import LoopContext
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    environment = ImmutableSandboxedEnvironment(undefined=ChainableUndefined, autoescape=False)
-    environment.globals.clear()
-    environment.filters = {name: environment.filters[name] for name in FILTERS}
-    environment.tests = {name: environment.tests[name] for name in TESTS}
+    class Environment(ImmutableSandboxedEnvironment):
+        """Shows no attribute but those of marks and loops: a method, printed, would be another text in each process."""
+
+        def getattr(self, obj: Any, attribute: str) -> Any:
+            known = ATTRIBUTES if isinstance(obj, Mark) else LOOP if isinstance(obj, LoopContext) else ()
+            return getattr(obj, attribute) if attribute in known else self.undefined(obj=obj, name=attribute)
+
+        def getitem(self, obj: Any, argument: Any) -> Any:
+            if isinstance(obj, (str, list, tuple)) and isinstance(argument, int):
+                return obj[argument] if -len(obj) <= argument < len(obj) else self.undefined(obj=obj)
+            return self.getattr(obj, argument)
+
+    # What is constant is not worked out beforehand, where no step is counted.
+    environment = Environment(undefined=ChainableUndefined, autoescape=False, optimized=False)
+    plain = ImmutableSandboxedEnvironment(undefined=ChainableUndefined)
+
+    def bind(name: str) -> Any:
+        @pass_context
+        def apply(context: Any, value: Any, *args: Any) -> Any:
+            context[STEPS].take(len(value) // LONG if isinstance(value, str) else 0)
+            return plain.call_filter(name, value, args)
+
+        return apply
 
     @pass_context
-    def counted(context: Any, items: Iterable[T]) -> Iterator[T]:
-        return context[STEPS].count(items)  # type: ignore[no-any-return]
+    def counted(context: Any, items: Iterable[T], cost: int) -> Iterator[T]:
+        return context[STEPS].count(items, cost)  # type: ignore[no-any-return]
 
-    environment.filters["counted"] = counted
+    environment.globals.clear()
+    environment.filters = {**{name: bind(name) for name in FILTERS}, "counted": counted}
+    environment.tests = {name: environment.tests[name] for name in TESTS}
     return environment

@@ -1,9 +1,8 @@
 """Reading: every source sees a view of its own pace, and every answer stands in its slot."""
 
-import logging
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from foreword.blueprint import Plan, Planned, Run
 from foreword.blueprint.slot import Budget, Room
@@ -15,6 +14,7 @@ from foreword.sources.facts import find_values
 from foreword.sources.files import Files
 from foreword.sources.form import read_form, split_form
 from foreword.sources.ground import Ground
+from foreword.sources.hint import add_hint
 from foreword.sources.nowhere import Nowhere
 from foreword.sources.registry import SOURCES
 from foreword.sources.section import Filled, Item, Missing, Section, absent
@@ -22,8 +22,8 @@ from foreword.sources.trace import Kept, Part, Reader
 from foreword.sources.view import SessionView, StaticView, TurnView, View
 from foreword.sources.weave import weave
 from foreword.trust import has_company
-from foreword.turn import NO_TOOLS, Toolset, Turn
-from foreword.words import Pace, Verdict
+from foreword.turn import NO_TOOLS, Client, Toolset, Turn
+from foreword.words import Pace, Placement, Verdict
 
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -100,7 +100,7 @@ def ask(entry: Planned, view: View) -> tuple[Item, ...]:
     answers = answer if isinstance(answer, tuple) else (answer,)
     if not all(map(is_usable, answers)):
         return (misfit(entry, answers),)
-    return tuple([add_hint(one, slot.hint) for one in answers]) if slot.hint else answers
+    return tuple(map(add_hint, answers)) if slot.hint and slot.placement is not Placement.NESTED else answers
 
 
 def surround(answer: tuple[Item, ...] | Item, entry: Planned, view: View) -> tuple[Item, ...] | Item:
@@ -112,20 +112,6 @@ def surround(answer: tuple[Item, ...] | Item, entry: Planned, view: View) -> tup
         return answer
     before, after = split_form(entry.slot.form, find_values(form.names, view))
     return replace(answer, before=before, after=after)
-
-
-def add_hint(item: Item, hint: str) -> Item:
-    """Add to what a verdict says of a text."""
-    if not isinstance(item, Section):
-        return item
-    log_once(hint)
-    return replace(item, note="; ".join(filter(None, (item.note, hint))))
-
-
-@cache
-def log_once(hint: str) -> None:
-    """Tell a hint to the log of the process, once."""
-    logging.getLogger("foreword").info(hint)
 
 
 def is_usable(answer: object) -> bool:
@@ -200,7 +186,9 @@ def find_beyond(budget: Budget, window: int) -> int:
 def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
     """Collect what a session source may know."""
     person, room = config.users.get(turn.user), config.rooms.get(turn.room)
-    own = turn.client.zone or (person.timezone if person else "")
+    # In a room everyone reads the reply: nobody's own zone is used there, nor where their device is.
+    client = Client() if has_company(turn) else turn.client
+    own = client.zone or (person.timezone if person else "")
     return SessionView(
         static=static,
         user=turn.user,
@@ -213,7 +201,7 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
         project_stop=config.prompt.project_stop,
         directories=turn.directories,
         instructions=turn.instructions,
-        client=turn.client,
+        client=client,
         host=turn.host,
         sandbox=turn.sandbox,
     )

@@ -1,7 +1,8 @@
 """Sections: what sources give, before any budget has spoken."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain, count
 
 from foreword.blueprint import Planned, Slot
 from foreword.frozen import frozen
@@ -60,6 +61,8 @@ class Section(Placed):
     """What its slot's form, or a template, puts after the text."""
     pattern: Pattern | None = None
     """The template that this text is, whose variables are still to be filled in."""
+    instead: "Section | None" = None
+    """What stands in for a template that cannot be filled in."""
     opens: bool = True
     """Whether its heading stands before it; not where a template goes on."""
     closes: bool = True
@@ -82,6 +85,15 @@ Item = Section | Missing
 def lament(entry: Planned, reason: str, name: str = "") -> Section:
     """Say in the place of a file that it is there and cannot be used."""
     return Section(entry=entry, name=name, title=name, text=f"[{reason}]", origin="", note=reason, lost=True)
+
+
+def tell_apart(names: Iterable[str]) -> Iterator[str]:
+    """Number names that stand twice, so that every section of a slot has an id of its own."""
+    seen: set[str] = set()
+    for name in names:
+        free = next(each for each in chain([name], (f"{name} ({at})" for at in count(2))) if each not in seen)
+        seen.add(free)
+        yield free
 
 
 @lru_cache(maxsize=4_096)

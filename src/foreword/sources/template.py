@@ -8,7 +8,7 @@ from foreword.sources.facts import ABOUT
 from foreword.sources.pattern import TemplateFault, read_pattern
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Section, lament
-from foreword.sources.texts import find_document, missing, section_of, stand_in
+from foreword.sources.texts import Found, find_document, missing, section_of, stand_in
 from foreword.sources.view import StaticView
 from foreword.words import Pace
 
@@ -23,12 +23,13 @@ def read_template(view: StaticView, entry: Planned) -> Item:
     """Read a file whose variables are to be filled in, else the built-in one; a broken file is mentioned."""
     found = find_document(view, entry)
     built_in = read_builtin(entry.text) if entry.text else ""
-    if found.document:
-        section = plait(section_of(entry, found.document, note=found.note), view)
-        if not section.lost or not built_in:
-            return section
-        found = replace(found, note=section.note, lost=True)
-    return plait(stand_in(entry, entry.text, built_in, found), view) if built_in else missing(entry, found)
+    if found.document is None:
+        return plait(stand_in(entry, entry.text, built_in, found), view) if built_in else missing(entry, found)
+    section = plait(section_of(entry, found.document, note=found.note), view, found.document.first)
+    if not built_in or not (section.lost or section.pattern):
+        return section
+    instead = plait(stand_in(entry, entry.text, built_in, Found(note=section.note, lost=section.lost)), view)
+    return instead if section.lost else replace(section, instead=instead)
 
 
 @source("files", Pace.STATIC)
@@ -39,20 +40,20 @@ def read_listed(view: StaticView, entry: Planned) -> Item:
         return missing(entry, found)
     section = section_of(entry, found.document, title=entry.id.partition(":")[2], note=found.note)
     if entry.template:
-        return plait(section, view)
+        return plait(section, view, found.document.first)
     # A path that begins like a store's would be taken for a memory.
     return replace(section, path=f"./{section.path}") if section.path.partition("/")[0] in view.stores else section
 
 
-def plait(section: Section, view: StaticView) -> Section:
-    """Read a section's text as a template."""
+def plait(section: Section, view: StaticView, first: int = 1) -> Section:
+    """Read a section's text as a template; `first` is the line of its file in which it begins."""
     known = {name: ABOUT[name](view) for name in PLAIN}
     mode = str(view.mode)
     moving = read_builtin("moving")
     try:
         pattern = read_pattern(section.text, {**known, "mode": mode, "goose_mode": mode, MOVING: moving})
     except TemplateFault as fault:
-        return lament(section.entry, f"{section.origin} {fault}", section.name)
+        return lament(section.entry, f"{section.origin} {fault.below(first - 1)}", section.name)
     if not pattern.names and "{" not in section.text:
         return section
     note = f"{MOVING} changes with every turn, so it is told with each message" if MOVING in pattern.names else ""

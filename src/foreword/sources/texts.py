@@ -92,13 +92,15 @@ def read_identity(view: StaticView, entry: Planned) -> Item:
         return fill_fields(entry, found, IDENTITY)
     values = spell_identity(identity, has_body=BODY in read_form(entry.slot.form).names)
     text = fill_fields_in(entry, values)
-    return Section(entry=entry, text=text, origin="foreword.yaml", note=found.note) if text else missing(entry, found)
+    if not text:
+        return absent(entry, found.note or "the configured identity has nothing that is shown here")
+    return Section(entry=entry, text=text, origin="foreword.yaml", note=found.note)
 
 
 def spell_identity(identity: Identity | str, *, has_body: bool) -> dict[str, str]:
     """Give the fields of a configured identity; a text is its body, or a description where no body is shown."""
     if isinstance(identity, str):
-        return {BODY: identity.strip()} if has_body else {"description": one_line(identity)}
+        return {BODY: normalise(identity).strip()} if has_body else {"description": one_line(identity)}
     return {name: one_line(getattr(identity, name)) for name in IDENTITY}
 
 

@@ -9,7 +9,7 @@ from foreword.sources.builtin import read_builtin
 from foreword.sources.document import normalise, one_line
 from foreword.sources.outside import label
 from foreword.sources.registry import source
-from foreword.sources.section import Item, Missing, Section, absent
+from foreword.sources.section import Item, Missing, Section, absent, tell_apart
 from foreword.sources.view import StaticView
 from foreword.turn import Tool
 from foreword.words import Pace
@@ -20,14 +20,31 @@ DESCRIPTION = 160  # characters of a tool's description; its schema travels besi
 @source("tool_list", Pace.STATIC)
 def list_tools(view: StaticView, entry: Planned) -> Item:
     """List the tools that this clearance may know of, one line each."""
-    lines = [f"- {tool.name}: {shorten_description(tool)}".rstrip(": ") for tool in view.tools.tools]
+    lines = [": ".join(filter(None, (f"- {tool.name}", shorten_description(tool)))) for tool in view.tools.tools]
     return Section(entry=entry, text="\n".join(lines), origin="tools") if lines else absent(entry, "there are no tools")
 
 
 def shorten_description(tool: Tool) -> str:
     """Keep a tool's description within its limit."""
-    text = one_line(tool.description)
+    text = clean(tool.description)
     return text if len(text) <= DESCRIPTION else text[:DESCRIPTION] + "..."
+
+
+def clean(text: str) -> str:
+    """Put words from outside on one line of whole characters: half a character must not cost the other tools."""
+    return one_line(normalise(text))
+
+
+@source("tool_signatures", Pace.STATIC)
+def list_signatures(view: StaticView, entry: Planned) -> Item:
+    """List the tools that this clearance may know of, one line each, with their parameters."""
+    lines = [f"- {tool.name}({sign_tool(tool)}): {shorten_description(tool)}".rstrip(": ") for tool in view.tools.tools]
+    return Section(entry=entry, text="\n".join(lines), origin="tools") if lines else absent(entry, "there are no tools")
+
+
+def sign_tool(tool: Tool) -> str:
+    """Write the parameters of a tool as `name: type`, an optional one with a question mark."""
+    return ", ".join(f"{name}{'' if needed else '?'}: {kind}" for name, kind, needed in list_parameters(tool))
 
 
 @source("tool_schemas", Pace.STATIC)
@@ -42,23 +59,42 @@ def show_schemas(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
 
 def show_schema(tool: Tool) -> Iterator[str]:
     """Show one tool: what it does, its parameters in a line, and the schema where that line is not all of it."""
-    if tool.description.strip():
-        yield one_line(tool.description)
-    properties = tool.parameters.get("properties")
-    if not isinstance(properties, Mapping) or not properties:
+    if description := clean(tool.description):
+        yield description
+    parameters = list(list_parameters(tool))
+    if not parameters:
         return
+    yield "Params: " + ", ".join(
+        f"{name} ({kind}{', required' if needed else ''})" for name, kind, needed in parameters
+    )
+    described = tool.parameters["properties"].values()
+    more = any(not isinstance(about, Mapping) or about.keys() - {"type"} for about in described)
+    if more and (schema := write_schema(tool.parameters)):
+        yield f"Schema: {schema}"
+
+
+def list_parameters(tool: Tool) -> Iterator[tuple[str, str, bool]]:
+    """List the parameters of a tool: the name, the type, and whether it must be given; a broken schema has none."""
+    properties = tool.parameters.get("properties")
     required = tool.parameters.get("required")
-    needed = required if isinstance(required, (list, tuple)) else ()
-    yield "Params: " + ", ".join(show_parameter(name, about, needed) for name, about in properties.items())
-    if any(not isinstance(about, Mapping) or about.keys() - {"type"} for about in properties.values()):
-        yield f"Schema: {json.dumps(tool.parameters, sort_keys=True, ensure_ascii=False, default=str)}"
+    for name, about in properties.items() if isinstance(properties, Mapping) else ():
+        kind = about.get("type", "any") if isinstance(about, Mapping) else "any"
+        kinds = " or ".join(map(str, kind)) if isinstance(kind, (list, tuple)) else str(kind)
+        yield clean(str(name)), clean(kinds), isinstance(required, (list, tuple)) and name in required
 
 
-def show_parameter(name: str, about: Any, needed: Any) -> str:
-    """Show one parameter as `name (type, required)`."""
-    kind = about.get("type", "any") if isinstance(about, Mapping) else "any"
-    kinds = " or ".join(map(str, kind)) if isinstance(kind, (list, tuple)) else str(kind)
-    return one_line(f"{name} ({kinds}{', required' if name in needed else ''})")
+def write_schema(parameters: Mapping[str, Any]) -> str:
+    """Write a schema as JSON on one line, or nothing where it is none."""
+    try:
+        text = json.dumps(parameters, sort_keys=True, ensure_ascii=False, default=simplify)
+        return text if text.isprintable() else json.dumps(parameters, sort_keys=True, default=simplify)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+
+
+def simplify(value: object) -> object:
+    """Stand in for a value that JSON does not know; its own words could be others in each process."""
+    return dict(value) if isinstance(value, Mapping) else type(value).__name__
 
 
 @source("tool_guidance", Pace.STATIC)
@@ -90,18 +126,25 @@ def hint_tools(view: StaticView, entry: Planned) -> Item:
 @source("extensions", Pace.STATIC)
 def show_extensions(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
     """Give what each server of tools says of itself, in the order of their names, scanned."""
+    speaking = [(clean(one.name), text) for one in view.extensions if (text := clean_text(one.instructions))]
+    speaking.sort()
+    names = tell_apart(name for name, _ in speaking)
     items = [
         Section(
             entry=entry,
-            name=one_line(one.name),
-            title=one_line(one.name),
+            name=name,
+            title=title,
             text=text,
-            origin=f"extension {one_line(one.name)}",
+            origin=f"extension {title}",
             before=warning,
             note=note,
         )
-        for one in sorted(view.extensions, key=lambda one: one.name)
-        if (text := normalise(one.instructions).replace("\0", "").strip())
+        for name, (title, text) in zip(names, speaking, strict=True)
         for warning, note in [label(text)]
     ]
     return tuple(items) or absent(entry, "no extension has instructions")
+
+
+def clean_text(text: str) -> str:
+    """Keep the whole characters and the lines of a text from outside."""
+    return normalise(text).replace("\0", "").strip()

@@ -1,5 +1,6 @@
 """Tracing what a source reads, so that an edit touches only the sections that depend on it."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from foreword.sources.files import Files
 from foreword.sources.nowhere import Nowhere
 from foreword.sources.section import Filled, Item
 from foreword.words import Trust
+
+OWNED = ("memory/", "users/")  # what lies here is nobody's project
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,29 @@ class Reader:
 
     def visit(self, folder: str) -> "Visitor":
         """Read in another folder than the workspace."""
-        return Visitor(self._files.visit(folder), self._note, is_home=folder == self._files.root)
+        visited = self._files.visit(folder)
+        return Visitor(
+            visited, self._note, lambda path: self._may_visit(visited, path), is_home=folder == self._files.root
+        )
+
+    def _may_visit(self, visited: Files | Nowhere, path: str) -> bool:
+        """Whether this clearance may open a file outside: one that lies in the workspace only by its own trust."""
+        target = visited.find_target(path)
+        place = os.path.join(visited.root, target)
+        inside = place.removeprefix(self._files.root + os.sep).replace(os.sep, "/")
+        if inside == place:
+            return True
+        if target == path and not inside.startswith(OWNED):
+            return self._clearance >= self._guard.listed.get(inside, Trust.PUBLIC)
+        return not is_internal(inside) and self._clearance >= self._guard.find_least(inside)
+
+    def watch(self, place: str) -> None:
+        """Note that a folder outside is there, or is not, so that its coming and going is seen."""
+        parent, name = os.path.split(place)
+        if name:
+            files = self._files.visit(parent)
+            files.watch_link(name)
+            self._note(Trace(files, name, None, files.find(name)))
 
     def take_traces(self) -> tuple[Trace, ...]:
         """Return what was read since the last time, and go on noting."""
@@ -79,18 +104,29 @@ class Reader:
 class Visitor:
     """The files of one folder outside the workspace: read only, contained in it, and traced like all others."""
 
-    __slots__ = ("_files", "_note", "is_home")
+    __slots__ = ("_files", "_may_read", "_note", "is_home")
 
-    def __init__(self, files: Files | Nowhere, note: Callable[[Trace], None], *, is_home: bool) -> None:
+    def __init__(
+        self, files: Files | Nowhere, note: Callable[[Trace], None], may_read: Callable[[str], bool], *, is_home: bool
+    ) -> None:
         self._files = files
         self._note = note
+        self._may_read = may_read
         self.is_home = is_home
 
     def read(self, path: str) -> Document | Trouble | None:
-        """Return the document at a path, None where there is none, or what is wrong with it."""
-        document = self._files.read(path)
+        """Return the document at a path, None where there is none for this clearance, or what is wrong with it."""
+        document = self._read(path)
         self._note(Trace(self._files, path, None, self._files.find(path)))
         return document
+
+    def _read(self, path: str) -> Document | Trouble | None:
+        target = self._files.find_target(path)
+        linked = target != path and not target.endswith(".md")
+        if not linked and self._may_read(path):
+            return self._files.read(path)
+        self._files.watch_link(path)
+        return Trouble(path=path, reason="is a link to something else than Markdown and is refused") if linked else None
 
     def read_text(self, path: str) -> str:
         """Return the whole text of a document, comments included."""
@@ -98,10 +134,10 @@ class Visitor:
         return text if isinstance(text, str) else ""
 
     def list(self, folder: str) -> tuple[str, ...]:
-        """Return the Markdown files below a folder, sorted."""
+        """Return the Markdown files below a folder that this clearance may know of, sorted."""
         paths = self._files.list(folder)
         self._note(Trace(self._files, folder, "", self._files.find(folder, "")))
-        return paths
+        return tuple([path for path in paths if self._may_read(path)])
 
 
 def is_internal(path: str) -> bool:

@@ -1,14 +1,19 @@
 """Weaving: a template is an order, not a text; its own passages and the slots it names become sections side by side."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from foreword.blueprint.slot import Voice
+from foreword.frozen import frozen
+from foreword.sources.hint import add_hint
 from foreword.sources.pattern import TemplateFault
 from foreword.sources.section import Filled, Item, Missing, Section, lament
 from foreword.words import Pace, Placement
 
 GAP = "\n\n"
+SIGNS = re.compile(r"^\W+")
 Flowing = tuple[Pace, Placement, Item]
 
 
@@ -38,23 +43,63 @@ def gather(flow: Iterator[Flowing]) -> Iterator[Filled]:
         yield Filled(pace=pace, placement=placement, items=tuple(item for _, _, item in group))
 
 
+@frozen
+class Woven:
+    """A template that was filled in: what is written in its place, and the sections that it was given."""
+
+    template: Section
+    stable: Sequence[str | Section]
+    """What is the same for everybody at one clearance."""
+    moving: Sequence[str | Section] = ()
+    """What depends on slots that are faster than the template, even if only on whether they are there."""
+    pace: Pace
+    """The pace of what moves."""
+    given: Mapping[str, Sequence[Section]]
+
+
 class Loom:
     """Knows which slot is named by which template."""
 
     def __init__(self, runs: Sequence[Filled]) -> None:
-        self._paces = {id(item): run.pace for run in runs for item in run.items}
+        self._paces: dict[str, Pace] = {}
         self._nested: dict[str, list[Section]] = {}
-        self._names: set[str] = set()
-        for item in (item for run in runs for item in run.items):
-            if item.slot.variable:
-                self._names.add(item.slot.variable)
-                if isinstance(item, Section):
-                    self._nested.setdefault(item.slot.variable, []).append(item)
+        for pace, item in ((run.pace, item) for run in runs for item in run.items):
+            if item.slot.variable and not (isinstance(item, Section) and item.pattern):
+                nested = self._nested.setdefault(item.slot.variable, [])
+                nested.extend([item] if isinstance(item, Section) else ())
+                self._paces[item.slot.variable] = max(pace, self._paces.get(item.slot.variable, pace))
         self._taken: dict[str, Section] = {}
-        for run in runs:
-            for template in run.sections:
-                for name in template.pattern.names & self._names if template.pattern else ():
-                    self._taken.setdefault(name, template)
+        self._woven = {id(one): self.fill(one, run.pace) for run in runs for one in run.sections if one.pattern}
+
+    def fill(self, template: Section, pace: Pace) -> Woven:
+        """Fill a template in; only one that can be filled in takes the slots that it names and nobody took before."""
+        pattern = template.pattern
+        if pattern is None:
+            return Woven(template=template, stable=(template.text,), pace=pace, given={})
+        names = sorted(pattern.names & self._nested.keys())
+        given = {name: self._nested[name] for name in names if name not in self._taken}
+        faster = [name for name in given if self._paces[name] > pace]
+        try:
+            stable, moving = pattern.fill_apart(
+                {name: [(label(one), one) for one in found] for name, found in given.items()}, faster
+            )
+        except TemplateFault as fault:
+            reason = add(template.note, f"{template.origin} {fault}")
+            if template.instead is None:
+                return self.fill(lament(template.entry, reason, template.name), pace)
+            return self.fill(replace(template.instead, note=add(reason, "the built-in text stands in")), pace)
+        unknown = ", ".join(sorted(pattern.names - pattern.known.keys() - self._nested.keys()))
+        note = add(template.note, f"unknown variables are left out: {unknown}" if unknown else "")
+        for name in names:
+            if self._taken.setdefault(name, template) is not template:
+                note = add(note, f"{name} stands in {self._taken[name].origin} already")
+        return Woven(
+            template=replace(template, note=note, pattern=None),
+            stable=stable,
+            moving=moving or ([""] if faster else []),
+            pace=max((self._paces[name] for name in faster), default=pace),
+            given=given,
+        )
 
     def flow(self, run: Filled) -> Iterator[Flowing]:
         """Give the items of a run in their new order, each with the pace and the placement it now has."""
@@ -70,37 +115,37 @@ class Loom:
 
     def expand(self, template: Section, run: Filled) -> Iterator[Flowing]:
         """Write a template out as its passages and the sections between them; the pace never slows down on the way."""
-        pattern = template.pattern
-        if pattern is None:
-            return
-        mine = {name: self._nested.get(name, []) for name, taker in self._taken.items() if taker is template}
-        try:
-            pieces = pattern.fill({name: [(label(one), one) for one in found] for name, found in mine.items()})
-        except TemplateFault as fault:
-            yield run.pace, run.placement, lament(template.entry, f"{template.origin} {fault}", template.name)
-            return
-        unknown = ", ".join(sorted(pattern.names - pattern.known.keys() - self._names))
-        note = "; ".join(filter(None, (template.note, f"unknown variables are left out: {unknown}" if unknown else "")))
-        pace = run.pace
-        sections = list(number(join(pieces), replace(template, note=note, pattern=None)))
-        for section in sections:
-            pace = max(pace, self.find_pace(section, mine))
-            yield pace, run.placement, section
+        woven = self._woven[id(template)]
+        stable = trim([*join(woven.stable)], end=not woven.moving)
+        moving = trim([*join(woven.moving)], start=not stable)
+        if stable and moving and isinstance(stable[-1], Section) and isinstance(moving[0], Section):
+            moving[0] = replace(moving[0], before=GAP + moving[0].before)
+        sections = list(number([*stable, *moving], woven.template))
+        if not sections:
+            reason = woven.template.note or "it is blank"
+            yield run.pace, run.placement, Missing(entry=template.entry, name=template.name, reason=reason)
+        for at, section in enumerate(sections):
+            pace = run.pace if stable and at < len(sections) - len(moving) else woven.pace
+            yield pace, run.placement, add_hint(section)
         placed = {section.id for section in sections}
-        for one in (one for found in mine.values() for one in found):
+        for one in (one for found in woven.given.values() for one in found):
             if one.id not in placed:
-                reason = f"{template.origin} does not place it"
+                reason = f"{woven.template.origin} does not place it"
                 yield run.pace, run.placement, Missing(entry=one.entry, name=one.name, reason=reason)
 
-    def find_pace(self, section: Section, mine: Mapping[str, Sequence[Section]]) -> Pace:
-        """Find the pace of a section that a template placed; its own passages have none."""
-        found = [self._paces[id(one)] for one in mine.get(section.slot.variable, ()) if one.id == section.id]
-        return max(found, default=Pace.STATIC)
+
+def add(note: str, more: str) -> str:
+    """Add to what a verdict says."""
+    return "; ".join(filter(None, (note, more)))
 
 
 def label(section: Section) -> str:
-    """Name a section as templates see it: by the part of its id that tells it from its neighbours."""
-    return section.title or section.name or section.entry.id
+    """Name a section as templates see it: by the part of its id that tells it from its neighbours.
+
+    A name from outside stands in the owner's words, where it must not begin a line like a heading or a rule.
+    """
+    name = section.title or section.name or section.entry.id
+    return SIGNS.sub("", name) or section.entry.id if section.slot.voice is Voice.OUTSIDE else name
 
 
 def join(pieces: Sequence[str | Section]) -> Iterator[str | Section]:
@@ -122,9 +167,10 @@ def join(pieces: Sequence[str | Section]) -> Iterator[str | Section]:
         yield waiting
 
 
-def number(pieces: Iterator[str | Section], template: Section) -> Iterator[Section]:
+def number(found: list[str | Section], template: Section) -> Iterator[Section]:
     """Make sections of all pieces: the passages numbered, only the first with the heading, only the last closed."""
-    found = trim(list(pieces))
+    if found and not isinstance(found[0], str) and (template.slot.title or template.title):
+        found.insert(0, "")  # a heading of its own, where the template begins with a variable
     count = 0
     for at, piece in enumerate(found):
         first, last = at == 0, at == len(found) - 1
@@ -137,10 +183,11 @@ def number(pieces: Iterator[str | Section], template: Section) -> Iterator[Secti
         yield replace(section, opens=first, closes=last)
 
 
-def trim(pieces: list[str | Section]) -> list[str | Section]:
-    """Take the white space from both ends of a template."""
-    if pieces and isinstance(pieces[0], str):
+def trim(pieces: list[str | Section], *, start: bool = True, end: bool = True) -> list[str | Section]:
+    """Take the white space from the ends of a template; where it goes on, an end may be all there is."""
+    if start and pieces and isinstance(pieces[0], str):
         pieces[0] = pieces[0].lstrip("\n")
-    if pieces and isinstance(pieces[-1], str):
+    if end and pieces and isinstance(pieces[-1], str):
         pieces[-1] = pieces[-1].rstrip()
-    return [piece for piece in pieces if piece]
+    kept = [piece for piece in pieces if piece]
+    return kept if kept or start else pieces[:1]

@@ -72,11 +72,23 @@ def call(assembly: Assembly, ground: Ground, name: str, arguments: Mapping[str, 
     if not isinstance(target, str):
         raise InputError(f"{name} needs {key!r}, a text")
     first, lines = read_number(arguments, "from", 1), read_number(arguments, "lines", None)
-    text = find_path(assembly, ground, target) if key == "path" else find_section(assembly, target)
+    found = (
+        find_path(assembly, ground, one) if key == "path" else find_section(assembly, one) for one in read_name(target)
+    )
+    text = next((one for one in found if one is not None), None)
     if text is None:
         # The same words for what is not there and for what may not be seen.
         raise InputError(f"there is no {target!r} here")
     return cut(text, first or 1, lines, assembly, f"{name}({quote(target)}")
+
+
+def read_name(name: str) -> Iterator[str]:
+    """Read a name as it is, or as a prompt shows one that looks like a tag."""
+    yield name
+    if "&" in name:
+        from html import unescape
+
+        yield unescape(name)
 
 
 def read_number(arguments: Mapping[str, Any], name: str, default: int | None) -> int | None:

@@ -1,0 +1,129 @@
+"""Claims about conditions: what a slot may ask of a turn, when the answer is known, and what is said without it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from foreword import Assembly, Sandbox, Tool, Toolset, Trust, Turn, Workspace
+from foreword.blueprint.condition import CONDITIONS, find_pace
+from foreword.report import Row
+from foreword.sources.condition import UNMET
+from foreword.testing import make_workspace
+from foreword.words import Pace
+
+CONFIG = """\
+owner: alice
+users: {alice: {trust: full}, bob: {trust: familiar}}
+agents: {plain: {}, named: {identity: You are Reid.}, spelt: {identity: {name: Reid}}}
+models: {text: {window: 100000, native_tools: false}}
+"""
+TURN = Turn(agent="plain", user="alice", situation="dm", model="openai:gpt-5", blueprint="mine", tools=Toolset())
+TOOLS = Toolset([Tool(name="run", kind="shell", trust=Trust.PUBLIC), Tool(name="ask", kind="a:b", trust=Trust.INNER)])
+MET = {
+    "tools": {"tools": TOOLS},
+    "native_tools": {},
+    "identity": {"agent": "named"},
+    "sandbox": {"sandbox": Sandbox(enabled=False)},
+    "plan": {"plan": True},
+    "tool:run": {"tools": TOOLS},
+    "kind:shell": {"tools": TOOLS},
+    "kind:a:b": {"tools": TOOLS},
+}
+NOT_MET = {**{name: {} for name in MET}, "native_tools": {"model": "openai:text"}}
+
+
+def open_with(folder: Path, *conditions: str, source: str = "source: text, text: guidelines") -> Workspace:
+    """Open a workspace whose prompt is one slot under conditions."""
+    when = ", ".join(f'"{one}"' for one in conditions)
+    slot = f"{{id: a, {source}, pace: turn, trust: public, when: [{when}]}}"
+    text = f"name: mine\nmarker: x\nmarker_without_call: x\nslots: [{slot}]\n"
+    return make_workspace(folder, {"foreword.yaml": CONFIG, "blueprints/mine.yaml": text})
+
+
+def tell(assembly: Assembly) -> tuple[str, str]:
+    """Tell the verdict and the reason of the only slot."""
+    row: Row
+    (row,) = assembly.rows()
+    return str(row.verdict), row.reason
+
+
+@pytest.mark.parametrize("condition", MET)
+def test_holds(tmp_path: Path, condition: str) -> None:
+    """A slot is there where its condition is met, and absent with a reason where it is not; `not` turns both round."""
+    ws = open_with(tmp_path / "a", condition)
+    assert tell(ws.assemble(replace(TURN, **MET[condition]))) == ("kept", "")
+    verdict, reason = tell(ws.assemble(replace(TURN, **NOT_MET[condition])))
+    assert (verdict, bool(reason)) == ("absent", True)
+    ws = open_with(tmp_path / "b", f"not {condition}")
+    assert tell(ws.assemble(replace(TURN, **NOT_MET[condition]))) == ("kept", "")
+    verdict, opposite = tell(ws.assemble(replace(TURN, **MET[condition])))
+    assert verdict == "absent"
+    assert opposite not in ("", reason)
+
+
+def test_every_condition_has_reasons() -> None:
+    """Every condition has a sentence for when it is not met, and one for when its opposite is not."""
+    assert UNMET.keys() == {f"{sign}{name}" for name in CONDITIONS for sign in ("", "not ")}
+
+
+def test_all_of_them(tmp_path: Path) -> None:
+    """A slot needs all its conditions, and the first one that is not met is the reason."""
+    ws = open_with(tmp_path, "tools", "not plan")
+    assert tell(ws.assemble(replace(TURN, tools=TOOLS))) == ("kept", "")
+    assert tell(ws.assemble(replace(TURN, tools=TOOLS, plan=True))) == ("absent", "plan mode is on")
+    assert tell(ws.assemble(replace(TURN, plan=True))) == ("absent", "the turn has no tools")
+
+
+def test_tools_of_the_clearance(tmp_path: Path) -> None:
+    """A tool above the clearance of a turn meets no condition, so that nothing tells that it is there."""
+    turn = replace(TURN, tools=Toolset.in_order(tool for tool in TOOLS.tools if tool.name == "ask"))
+    for condition in ("tools", "tool:ask", "kind:a:b"):
+        ws = open_with(tmp_path / condition.replace(":", "_"), condition)
+        assert tell(ws.assemble(turn))[0] == "kept"
+        below, without = (ws.assemble(replace(turn, user="bob", tools=tools)) for tools in (turn.tools, Toolset()))
+        assert tell(below) == tell(without)
+        assert tell(below)[0] == "absent"
+
+
+def test_names_are_whole(tmp_path: Path) -> None:
+    """A name is met by the very same name: not by its end, not by a kind of that name, and not in another case."""
+    for condition in ("tool:ru", "tool:x:run", "tool:shell", "kind:run", "kind:b", "kind:Shell"):
+        ws = open_with(tmp_path / condition.replace(":", "_"), condition)
+        assert tell(ws.assemble(replace(TURN, tools=TOOLS)))[0] == "absent"
+
+
+@pytest.mark.parametrize(("agent", "met"), [("plain", False), ("named", True), ("spelt", True)])
+def test_identity(tmp_path: Path, agent: str, met: bool) -> None:
+    """An agent has an identity where the configuration gives it one, as a text or as fields."""
+    assert (tell(open_with(tmp_path, "identity").assemble(replace(TURN, agent=agent)))[0] == "kept") is met
+
+
+def test_not_read(tmp_path: Path) -> None:
+    """A slot whose condition is not met is not read, so that what is wrong with its file is not told either."""
+    ws = open_with(tmp_path, "plan", source="source: file, file: A.md")
+    (tmp_path / "A.md").write_bytes(b"\xff")
+    assert tell(ws.assemble(TURN)) == ("absent", "plan mode is off")
+    assert "A.md is not UTF-8" in tell(ws.assemble(replace(TURN, plan=True)))[1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "pace"),
+    [
+        *((name, pace) for name, pace in CONDITIONS.items()),
+        *((f"not {name}", pace) for name, pace in CONDITIONS.items()),
+        ("tool:x", Pace.STATIC),
+        ("not kind:x", Pace.STATIC),
+    ],
+)
+def test_pace(condition: str, pace: Pace) -> None:
+    """A condition is known as soon as what it asks for is; its opposite no later."""
+    assert find_pace(condition) is pace
+
+
+@pytest.mark.parametrize(
+    "condition", ["", "not ", "tool:", "kind:", "not tool:", "not not tools", "Tools", " tools", "nottools", "room:x"]
+)
+def test_unknown(condition: str) -> None:
+    """Whatever is no condition has no pace."""
+    assert find_pace(condition) is None

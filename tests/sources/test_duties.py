@@ -1,0 +1,120 @@
+"""Claims about what a run is for: what an agent has taken on, where things belong, and who hears of the reply."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from foreword import Assembly, Delivery, Tool, Toolset, Trust, Turn, Workspace
+from foreword.testing import make_workspace
+
+PEOPLE = "owner: alice\nusers: {alice: {trust: full}, ina: {trust: inner}, fay: {trust: familiar}, pat: {}}\n"
+TURN = Turn(user="alice", situation="dm", model="openai:gpt-5")
+KINDS = {"files": "Files:", "instructions": "Instructions:", "memory": "Memory:", "schedule": "Schedules:"}
+
+
+def make(folder: Path, agent: str = "") -> Workspace:
+    """Make a workspace with one agent."""
+    return make_workspace(folder, {"foreword.yaml": PEOPLE + (f"agents: {{a: {{{agent}}}}}\n" if agent else "")})
+
+
+def show(assembly: Assembly, slot: str) -> dict[str, str]:
+    """Show the text of every section of a slot, or its verdict and reason."""
+    told = {}
+    for row in assembly.rows(Trust.FULL):
+        if row.id.partition(":")[0] == slot:
+            text = assembly.prompt.text[row.span[0] : row.span[1]] if row.span else f"{row.verdict}: {row.reason}"
+            told[row.id] = text.rstrip("\n")
+    return told
+
+
+TAKEN = 'responsibilities: [{title: Mail, content: "Sort it.\\n"}, {title: "Calendar\\n## Core", content: Keep it.}]'
+
+
+def test_responsibilities(tmp_path: Path) -> None:
+    """What an agent has taken on stands in the order of its configuration, each under its title on one line."""
+    assert show(make(tmp_path, TAKEN).assemble(TURN), "responsibilities") == {
+        "responsibilities:Mail": "## Responsibilities\n### Mail\nSort it.",
+        "responsibilities:Calendar ## Core": "### Calendar ## Core\nKeep it.",
+    }
+
+
+def test_responsibilities_in_tags(tmp_path: Path) -> None:
+    """In tags, each one is an element of its own in a common one, and its title cannot end its attribute."""
+    agent = 'responsibilities: [{title: \'a" b\', content: "One\\n</Responsibilities>"}, {title: c, content: Two}]'
+    text = make(tmp_path, agent).assemble(replace(TURN, blueprint="nova")).prompt.text
+    assert text.startswith(
+        "<Responsibilities>\n"
+        '  <Responsibility title="a&quot; b">\n    One\n    &lt;/Responsibilities>\n  </Responsibility>\n'
+        '  <Responsibility title="c">\n    Two\n  </Responsibility>\n'
+        "</Responsibilities>\n"
+    )
+
+
+@pytest.mark.parametrize("agent", ["", "responsibilities: []", "responsibilities: [{title: Mail, content: ' '}]"])
+def test_no_responsibilities(tmp_path: Path, agent: str) -> None:
+    """An agent without any, or with one that says nothing, has taken on nothing in particular."""
+    told = show(make(tmp_path, agent).assemble(TURN), "responsibilities")
+    assert told == {"responsibilities": "absent: the agent has taken on nothing in particular"}
+
+
+def test_trust_of_responsibilities(tmp_path: Path) -> None:
+    """What an agent has taken on is for those it knows."""
+    ws = make(tmp_path, TAKEN)
+    assert "Sort it." in ws.assemble(replace(TURN, user="fay")).prompt.text
+    assert "Sort it." not in ws.assemble(replace(TURN, user="pat")).prompt.text
+
+
+@pytest.mark.parametrize("kinds", [["files"], ["memory", "schedule"], ["schedule", "instructions", "files", "memory"]])
+def test_storage(tmp_path: Path, kinds: list[str]) -> None:
+    """Where things belong names only the means of keeping them that the agent has, in a fixed order."""
+    tools = Toolset([Tool(name=kind, kind=kind, trust=Trust.PUBLIC) for kind in kinds])
+    told = show(make(tmp_path).assemble(replace(TURN, tools=tools)), "storage")["storage"]
+    labels = [line.partition(" ")[0] for line in told.splitlines()[1:] if line]
+    assert labels == [label for kind, label in KINDS.items() if kind in kinds]
+
+
+@pytest.mark.parametrize("tools", [[], [Tool(name="exec", kind="shell")], [Tool(name="own")]])
+def test_no_storage(tmp_path: Path, tools: list[Tool]) -> None:
+    """An agent without any such tool is told nothing of where things belong."""
+    told = show(make(tmp_path).assemble(replace(TURN, tools=Toolset(tools))), "storage")
+    assert told == {"storage": "absent: the agent has no tool that keeps anything"}
+
+
+def test_storage_of_others(tmp_path: Path) -> None:
+    """A tool above the clearance is no means of keeping anything for this turn."""
+    tools = Toolset([Tool(name="write", kind="files"), Tool(name="save", kind="memory", trust=Trust.PUBLIC)])
+    told = show(make(tmp_path).assemble(replace(TURN, user="ina", tools=tools)), "storage")["storage"]
+    assert [line.partition(" ")[0] for line in told.splitlines()[1:] if line] == ["Memory:"]
+
+
+NOTIFY = Toolset([Tool(name="notify_user", trust=Trust.PUBLIC)])
+
+
+@pytest.mark.parametrize(
+    ("delivery", "tools", "words", "others"),
+    [
+        (Delivery.ALWAYS, NOTIFY, ["your reply is delivered"], ["NO_ACTION_NEEDED", "notify_user"]),
+        (Delivery.AS_NEEDED, NOTIFY, ["your reply is delivered", "NO_ACTION_NEEDED"], ["notify_user"]),
+        (Delivery.NEVER, NOTIFY, ["nothing you reply is delivered", "notify_user"], ["NO_ACTION_NEEDED"]),
+        (Delivery.NEVER, Toolset(), ["nothing you reply is delivered"], ["notify_user", "NO_ACTION_NEEDED"]),
+    ],
+)
+def test_background(tmp_path: Path, delivery: Delivery, tools: Toolset, words: list[str], others: list[str]) -> None:
+    """A run that nobody waits for says one thing about its reply, and names a tool only if it is there."""
+    told = show(make(tmp_path).assemble(replace(TURN, background=delivery, tools=tools)), "background")["background"]
+    assert told.startswith("## Background\n")
+    assert [word for word in words if word not in told] == []
+    assert [word for word in others if word in told] == []
+
+
+def test_notify_above_the_clearance(tmp_path: Path) -> None:
+    """A tool that the clearance may not know of is not named in a background run either."""
+    turn = replace(TURN, user="ina", background=Delivery.NEVER, tools=Toolset([Tool(name="notify_user")]))
+    assert "notify_user" not in make(tmp_path).assemble(turn).prompt.text
+
+
+def test_foreground(tmp_path: Path) -> None:
+    """Where somebody is waiting there is no such section."""
+    told = show(make(tmp_path).assemble(TURN), "background")
+    assert told == {"background": "absent: somebody is waiting for the reply"}

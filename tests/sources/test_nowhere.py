@@ -1,0 +1,87 @@
+"""Claims about turns without a workspace."""
+
+import inspect
+from dataclasses import replace
+
+import pytest
+
+from foreword import Turn
+from foreword.assemble import assemble
+from foreword.blueprint import load
+from foreword.config.schema import Agent, Config, Identity, PromptFile, PromptFiles, User
+from foreword.shipped import list_blueprints, read_blueprint
+from foreword.sources import SOURCES, Files
+from foreword.sources.ground import Ground
+from foreword.sources.nowhere import Nowhere
+from foreword.spec010 import measure
+from foreword.testing import NOON
+from foreword.trust import Clearance
+from foreword.words import Mode, Trust
+
+TURN = Turn(agent="a", user="u", situation="dm", mode=Mode.FULL, now=NOON, message="Hello.")
+
+
+def lay_ground(agent: Agent, **more: object) -> Ground:
+    """Lay a ground without files."""
+    config = Config(owner="u", agents={"a": agent}, users={"u": User(trust=Trust.FULL)}, **more)
+    return Ground(config=config, files=Nowhere(), measure=measure)
+
+
+def test_shape() -> None:
+    """Nowhere can be asked all that files can be asked, in the same way; only a place it does not have."""
+    mine = dict(inspect.getmembers(Nowhere, inspect.isfunction))
+    for name, method in inspect.getmembers(Files, inspect.isfunction):
+        if not name.startswith("_") and name != "locate":
+            theirs = [one.kind for one in inspect.signature(method).parameters.values()]
+            assert [one.kind for one in inspect.signature(mine[name]).parameters.values()] == theirs
+    assert {"root", "generation"} <= vars(Files(".")).keys() & vars(Nowhere).keys()
+
+
+@pytest.mark.parametrize("path", ["SOUL.md", "", "/etc/passwd", "../x", "a\0b"])
+def test_nothing_is_there(path: str) -> None:
+    """Whatever is looked for is not there, nothing is listed, and nothing ever changes."""
+    nowhere = Nowhere()
+    assert (nowhere.read(path), nowhere.read_text(path), nowhere.find(path), nowhere.find(path, "")) == (None,) * 4
+    assert (nowhere.list(path), nowhere.list(path, "SKILL.md"), nowhere.find_target(path)) == ((), (), path)
+    nowhere.watch_link(path)
+    assert nowhere.visit("/").read("etc/hostname") is None
+    assert nowhere.refresh(now=True) == nowhere.refresh() == nowhere.generation
+
+
+@pytest.mark.parametrize("name", list_blueprints())
+def test_every_blueprint(name: str) -> None:
+    """Every blueprint makes a prompt of a configuration alone; nothing in it comes from a file."""
+    blueprint = load(read_blueprint(name) or "", name, SOURCES)
+    agent = Agent(blueprint=name, identity=Identity(name="Ada"), soul="Be kind.", instructions="Work.")
+    assembly = assemble(TURN, lay_ground(agent), blueprint)
+    assert assembly.prompt.text
+    assert {row.source for row in assembly.rows() if row.source.endswith((".md", ".json"))} == set()
+
+
+def test_no_project() -> None:
+    """Without a workspace a project is not read either, though its folder is there."""
+    blueprint = load(read_blueprint("default") or "", "default", SOURCES)
+    assembly = assemble(replace(TURN, project="/"), lay_ground(Agent()), blueprint)
+    row = next(row for row in assembly.rows() if row.id == "project")
+    assert row.reason == "neither the project nor a folder above it has anything to say"
+
+
+def test_listed_files() -> None:
+    """A file that the configuration lists does not exist where there are no files."""
+    blueprint = load(read_blueprint("default") or "", "default", SOURCES)
+    listed = PromptFiles(files=(PromptFile(path="X.md"), PromptFile(path="Y.md", template=True)))
+    assembly = assemble(TURN, lay_ground(Agent(), prompt=listed), blueprint)
+    reasons = {row.id: row.reason for row in assembly.rows() if row.id.startswith("files:")}
+    assert reasons == {"files:X.md": "X.md does not exist", "files:Y.md": "Y.md does not exist"}
+
+
+def test_same_turn_twice() -> None:
+    """The same turn on the same ground gives the same text, and its clearance is decided as ever."""
+    ground = lay_ground(Agent(soul="Be kind."))
+    blueprint = load(read_blueprint("default") or "", "default", SOURCES)
+    first, second = assemble(TURN, ground, blueprint), assemble(TURN, ground, blueprint)
+    assert first.prompt.text == second.prompt.text
+    assert isinstance(first.clearance, Clearance)
+    stranger = assemble(replace(TURN, user="x"), ground, blueprint)
+    assert "Be kind." in first.prompt.text
+    assert "Be kind." not in stranger.prompt.text
