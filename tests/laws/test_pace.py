@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 from dataclasses import fields, replace
 
+import pytest
 from hypothesis import assume, given
 from world_turns import assemble, fitted, turns
 from worlds import PEOPLE, worlds
@@ -10,8 +11,8 @@ from worlds import PEOPLE, worlds
 from foreword.budget import Fitted
 from foreword.sources import SOURCES, SessionView, StaticView, TurnView
 from foreword.testing import make_workspace
-from foreword.turn import Turn
-from foreword.words import Mode, Pace
+from foreword.turn import Extension, Turn
+from foreword.words import Mode, Pace, Trust
 
 OF_SESSIONS = {field.name for field in fields(SessionView)} - {field.name for field in fields(StaticView)}
 OF_TURNS = {field.name for field in fields(TurnView)} - {field.name for field in fields(SessionView)}
@@ -79,12 +80,18 @@ def test_the_static_block_is_the_same_for_everybody_at_one_clearance(world, turn
     with world.opened() as workspace:
         first = assemble(workspace, turn)
         assume(first is not None)
-        mine = [block.text for block in first.prompt.blocks if block.pace is Pace.STATIC]
+        mine = list_static(first)
         for user in PEOPLE:
             for channel, instructions in (("web", ""), ("telegram", "Be brief. " * 200)):
                 other = assemble(workspace, replace(turn, user=user, channel=channel, instructions=instructions))
                 if other and other.clearance.level == first.clearance.level:
-                    assert [block.text for block in other.prompt.blocks if block.pace is Pace.STATIC] == mine
+                    assert list_static(other) == mine
+
+
+def list_static(assembly):
+    """Return the static blocks; the separator before one that follows a person's own text may be that text's."""
+    blocks = [block.text for block in assembly.prompt.blocks if block.pace is Pace.STATIC]
+    return [*blocks[:1], *map(str.lstrip, blocks[1:])]
 
 
 def test_a_slow_source_in_a_fast_slot_sees_no_more(tmp_path):
@@ -101,3 +108,33 @@ def test_a_slow_source_in_a_fast_slot_sees_no_more(tmp_path):
     with spying() as views:
         workspace.assemble(Turn(user="alice", situation="dm", blueprint="mine"))
     assert [type(view) for _, view in views] == [StaticView, SessionView]
+
+
+TEMPLATES = (
+    "{{ USER_PROFILE }}",
+    "Before.\n{{ USER_PROFILE }}\nAfter.",
+    "Before.\n{% if USER_PROFILE %}You know them.{% else %}You do not know them.{% endif %}\nAfter.",
+    "{{ RULES }} {{ USER_PROFILE }} {{ RULES }}",
+    "Before, {{ USER_PROFILE|length }} known.\n{{ RULES }}",
+    "{% for one in USER_PROFILE %}{{ one }}{% endfor %}{{ extensions }}",
+)
+
+
+@pytest.mark.parametrize("base", ["default", "osa"])
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_template_is_static_up_to_what_a_person_can_move(tmp_path, base, template):
+    """Whether somebody has a profile, and what stands in it, moves no static byte of a template that asks for it.
+
+    Seen to fail while a passage had the pace of its template wherever the profile itself was not there.
+    """
+    config = "owner: alice\nusers: {alice: {trust: inner}, bob: {trust: inner}, carol: {trust: inner}}\n"
+    config += f"agents: {{reid: {{blueprint: {base}}}}}\n"
+    profiles = {"users/bob/USER.md": "Bob, who is tall.", "users/carol/USER.md": "Carol.\n" * 50}
+    files = {"foreword.yaml": config, "SYSTEM.md": template, "rules/a.md": "Be kind.", **profiles}
+    workspace = make_workspace(tmp_path, files)
+    extensions = (Extension(name="a", instructions="Read first.", trust=Trust.PUBLIC),)
+    blocks = []
+    for user in PEOPLE:
+        assembly = workspace.assemble(Turn(user=user, situation="dm", extensions=extensions))
+        blocks.append(list_static(assembly))
+    assert blocks[0] == blocks[1] == blocks[2]

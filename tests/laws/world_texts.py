@@ -58,6 +58,7 @@ ENDINGS = ("\n", "\n", "\n", "\r\n", "\u2028")
 # What a template may say; the last few are no part of the language, or fail when they are filled in.
 PIECES = (
     "{{ RULES }}",
+    "{{ RULES }} {{ USER_PROFILE }} {{ RULES }}",
     "## Rules of this house\n{{ RULES }}\nand no others",
     "{% if RULES %}There are {{ RULES|length }} rules.{% endif %}",
     "{{ USER_PROFILE }}",
@@ -118,7 +119,7 @@ def compose_template(chance: Random) -> str:
     if chance.random() < 0.15:
         passages.append(chance.choice(FAULTY))
     if chance.random() < 0.3:
-        return f"{pieces[0]}\n{SPOT}"
+        return pieces[0] + chance.choice(("", f"\n{SPOT}"))
     return chance.choice(("\n", "\n", "\n\n", " ")).join([SPOT, *passages, SPOT])
 
 

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -206,11 +207,14 @@ def test_trust_of_a_link(top: Path, target: str, inner: bool | None) -> None:
     ws = make(top, {target: "TARGET\n"})
     os.symlink(f"home/{target}", top / "CLAUDE.md")
     os.symlink(target, top / "home/CLAUDE.local.md")
+    (top / "home/.claude/rules").mkdir(parents=True)
+    os.symlink(f"../../{target}", top / "home/.claude/rules/x.md")
     write_files(top, {"p/AGENTS.md": "A\n"})
     for user, seen in (("ina", bool(inner)), ("alice", inner is not None)):
         outer, own = ws.assemble(turn(top / "p", user)), ws.assemble(turn(top / "home", user))
         assert ("../CLAUDE.md" in tell(outer)) == seen
         assert ("CLAUDE.local.md" in tell(own)) == seen
+        assert (".claude/rules/x.md" in tell(own)) == seen
 
 
 @pytest.mark.parametrize("folder", ["memory/private", "users/alice"])
@@ -335,7 +339,7 @@ def test_no_project(top: Path) -> None:
     """A project that does not exist, or is a file, is absent, with its name on one line."""
     write_files(top, {"file": "x"})
     ws = make(top)
-    for name in ("nowhere", "file", "file/below", "a\nb", "a\0b"):
+    for name in ("nowhere", "file", "file/below", "a\nb", "a\0b", "a\0b/c"):
         reason = f"absent: the project {' '.join(f'{top}/{name}'.split())} is no folder"
         assert tell(ws.assemble(turn(f"{top}/{name}"))) == {"project": reason}
 
@@ -407,17 +411,21 @@ def test_projects_come_and_go(top: Path) -> None:
 
 
 def test_replaced_links(top: Path) -> None:
-    """A link that was refused and is replaced by a file is seen."""
-    write_files(top, {"p/.env": "KEY\n", "secret.md": "SECRET\n", "p/x.txt": ""})
-    for at, target in enumerate((".env", "../secret.md")):
+    """A link that was refused, in the project or above it, and is replaced by a file is seen."""
+    write_files(top, {"mid/.env": "KEY\n", "secret.md": "SECRET\n", "mid/p/x.txt": ""})
+    write_files(top, {"mid/p/.env": "KEY\n", "mid/secret.md": "SECRET\n"})
+    for at, (folder, target) in enumerate(product(("mid", "mid/p"), (".env", "../secret.md"))):
         ws = make(top)
-        os.symlink(target, top / "p/CLAUDE.md")
-        assert "refused" in tell(ws.assemble(turn(top / "p")))["CLAUDE.md"]
-        time.sleep(0.06)
-        (top / "p/CLAUDE.md").unlink()
-        edit(ws, top / "p", {"CLAUDE.md": f"FILE {at}\n"})
-        assert tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": f"FILE {at}"}
-        (top / "p/CLAUDE.md").unlink()
+        place, name = top / folder / "CLAUDE.md", "CLAUDE.md" if folder == "mid/p" else "../CLAUDE.md"
+        os.symlink(target, place)
+        assert "refused" in tell(ws.assemble(turn(top / "mid/p")))[name]
+        time.sleep(0.06)  # so that nothing is too fresh to be trusted
+        ws.refresh(now=True)
+        ws.assemble(turn(top / "mid/p"))
+        place.unlink()
+        edit(ws, top / folder, {"CLAUDE.md": f"FILE {at}\n"})
+        assert tell(ws.assemble(turn(top / "mid/p"))) == {name: f"FILE {at}"}
+        place.unlink()
 
 
 def test_limit(top: Path) -> None:

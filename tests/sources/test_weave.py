@@ -358,3 +358,25 @@ def test_offer_above_the_clearance(tmp_path: Path) -> None:
         with pytest.raises(Exception, match="there is no"):
             ws.call(assembly, tool, argument)
     assert ws.call(assembly, "memory_get", {"path": "rules/a.md"}).text == "RULE A"
+
+
+LISTED = """owner: alice
+users: {alice: {trust: full}}
+agents: {reid: {model: "openai:gpt-5"}}
+prompt: {files: [{path: BOX.md, trust: familiar, template: true}]}
+"""
+
+
+def test_lost_end(tmp_path: Path) -> None:
+    """When the last section of a template is left out, what stands before it still ends before the next heading.
+
+    Seen to fail while only the last section of a template had a separator, whether it was there or not.
+    """
+    files = {"BOX.md": "Before {{ extensions }}", "foreword.yaml": LISTED}
+    ws = make(tmp_path, files)
+    turn = replace(TURN, blueprint="coop", extensions=(Extension(name="big", instructions="word " * 40_000),))
+    assembly = ws.assemble(turn)
+    text = assembly.prompt.text
+    assert [row.verdict.value for row in assembly.rows() if row.id == "extensions:big"] == ["dropped"]
+    assert "Before " in text
+    assert "\n\n## Channel\n" in text

@@ -22,6 +22,8 @@ class Place:
     opens_group: bool = True
     opens_slot: bool = True
     closes_slot: bool = True
+    ends: bool = True
+    """Whether a separator follows; not where the same template goes on."""
 
     @property
     def opens(self) -> bool:
@@ -59,7 +61,7 @@ class Layout:
         """Render a section in its place: headings and tags belong to the first and the last of those who share them."""
         slot = section.slot
         text = self._guard.escape(section.before + body + section.after, slot.voice)
-        separator = self.separator if section.closes else ""
+        separator = self.separator if place.ends else ""
         if self._xml:
             return self._enclose(section, text, place)
         if self._plain:

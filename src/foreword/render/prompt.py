@@ -64,7 +64,11 @@ def render(fit: Fit, layout: Layout, memo: Memo) -> Prompt:
     """Render every run; a turn section at the very end has no separator, since nothing ever follows it."""
     flowing = [run for run in fit.runs if run.placement is not Placement.NESTED]
     last = flowing[-1] if flowing and flowing[-1].pace is Pace.TURN else None
-    blocks = [memo.once(draw_last if run is last else draw_run, run, layout) for run in flowing]
+    goes_on = [*[run.continues for run in flowing[1:]], False]
+    blocks = [
+        memo.once(draw_last if run is last else draw_run, run, layout, on)
+        for run, on in zip(flowing, goes_on, strict=True)
+    ]
     return Prompt(blocks=tuple(join_bare([block for block in blocks if block.text], layout.separator)))
 
 
@@ -88,9 +92,9 @@ def join_blocks(first: Block, second: Block) -> Block:
     return replace(second, text=text, tokens=tokens, spans=(*first.spans, *moved))
 
 
-def draw_last(run: FittedRun, layout: Layout) -> Block:
+def draw_last(run: FittedRun, layout: Layout, goes_on: bool) -> Block:  # noqa: FBT001 - it is remembered by identity
     """Render the run that nothing ever follows."""
-    block = draw_run(run, layout)
+    block = draw_run(run, layout, goes_on)
     if not block.spans:
         return block
     text = block.text.removesuffix(layout.separator)
@@ -98,17 +102,18 @@ def draw_last(run: FittedRun, layout: Layout) -> Block:
     return replace(block, text=text, spans=(*block.spans[:-1], Span(last.id, last.start, len(text), last.tokens)))
 
 
-def draw_run(run: FittedRun, layout: Layout) -> Block:
-    """Render one run, and say where each of its sections stands."""
+def draw_run(run: FittedRun, layout: Layout, goes_on: bool) -> Block:  # noqa: FBT001 - it is remembered by identity
+    """Render one run, and say where each of its sections stands; its last template may go on in the next one."""
     pieces: list[str] = []
     spans: list[Span] = []
-    shown = [(one.item, one.body) for one in run.items if not isinstance(one, Missing) and one.body is not None]
-    weights = [one.tokens for one in run.items if not isinstance(one, Missing) and one.body is not None]
+    shown = [one for one in run.items if not isinstance(one, Missing) and one.body is not None]
     at = 0
-    for (section, body), weight, place in zip(shown, weights, find_places([each for each, _ in shown]), strict=True):
-        piece = layout.draw(section, body, place)
+    for one, place in zip(shown, find_places([one.item for one in shown], goes_on=goes_on), strict=True):
+        section = one.item
+        piece = layout.draw(section, one.body or "", place)
         # The fit weighed every section as if it were alone.
-        tokens = weight if place == ALONE or (place.opens and not section.slot.item) else layout.meter.count(piece)
+        alone = place == ALONE or (place.opens and place.ends and not section.slot.item)
+        tokens = one.tokens if alone else layout.meter.count(piece)
         spans.append(Span(section.id, at, at + len(piece), tokens))
         pieces.append(piece)
         at += len(piece)
@@ -121,7 +126,7 @@ def draw_run(run: FittedRun, layout: Layout) -> Block:
     )
 
 
-def find_places(sections: Sequence[Section]) -> Iterator[Place]:
+def find_places(sections: Sequence[Section], *, goes_on: bool) -> Iterator[Place]:
     """Say of each section of a run what it opens and closes."""
     before: Section | None = None
     for section, behind in zip_longest(sections, sections[1:]):
@@ -130,5 +135,6 @@ def find_places(sections: Sequence[Section]) -> Iterator[Place]:
             opens_group=before is None or not group or before.slot.group != group,
             opens_slot=before is None or before.slot.id != slot,
             closes_slot=behind is None or behind.slot.id != slot,
+            ends=behind.opens if behind else not goes_on,
         )
         before = section

@@ -71,7 +71,9 @@ class Pattern:
         # A sign is not cut in two, and white space belongs to what follows it.
         stable -= len(written[:stable].rpartition(SIGN)[2]) + 1 if written.count(SIGN, 0, stable) % 2 else 0
         stable = len(written[:stable].rstrip()) if moving else stable
-        return list(split_marks(written[:stable], things)), list(split_marks(written[stable:], things))
+        placed: set[int] = set()
+        first = list(split_marks(written[:stable], things, placed))
+        return first, list(split_marks(written[stable:], things, placed))
 
     def _imagine(self, variables: Mapping[str, Sequence[tuple[str, T]]], moving: Sequence[str]) -> Iterator[str]:
         """Write the template out for everybody: with and without each of the moving variables."""
@@ -179,12 +181,11 @@ def count_common(one: str, other: str) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def split_marks(text: str, things: Mapping[int, tuple[T, ...]]) -> Iterator[str | T]:
+def split_marks(text: str, things: Mapping[int, tuple[T, ...]], placed: set[int]) -> Iterator[str | T]:
     """Split what was written at its signs; a thing that was placed already is not placed again.
 
     A filter may have cut a sign to pieces, and these stand for nothing.
     """
-    placed: set[int] = set()
     words = ""
     for at, piece in enumerate(WRITTEN.split(text)):
         if at % 2 == 0:

@@ -65,8 +65,6 @@ class Section(Placed):
     """What stands in for a template that cannot be filled in."""
     opens: bool = True
     """Whether its heading stands before it; not where a template goes on."""
-    closes: bool = True
-    """Whether a separator follows it; not where a template goes on."""
 
 
 @frozen

@@ -123,7 +123,8 @@ class Loom:
         sections = list(number([*stable, *moving], woven.template))
         if not sections:
             reason = woven.template.note or "it is blank"
-            yield run.pace, run.placement, Missing(entry=template.entry, name=template.name, reason=reason)
+            # Where somebody else has a text, its pace parts the blocks for everybody.
+            yield woven.pace, run.placement, Missing(entry=template.entry, name=template.name, reason=reason)
         for at, section in enumerate(sections):
             pace = run.pace if stable and at < len(sections) - len(moving) else woven.pace
             yield pace, run.placement, add_hint(section)
@@ -180,7 +181,7 @@ def number(found: list[str | Section], template: Section) -> Iterator[Section]:
             section = replace(template, name=name, text=piece, path="", note=template.note if count == 1 else "")
         else:
             section = replace(piece, title="", after=piece.after.rstrip("\n") if last else piece.after)
-        yield replace(section, opens=first, closes=last)
+        yield replace(section, opens=first)
 
 
 def trim(pieces: list[str | Section], *, start: bool = True, end: bool = True) -> list[str | Section]:
