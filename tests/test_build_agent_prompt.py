@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foreword import InputError, build_agent_prompt
+from foreword import BudgetError, InputError, build_agent_prompt
 from foreword.testing import NOON
 
 IDENTITY = "## Identity\nYou are Ada — a helper of many talents.\nDry and warm."
@@ -316,3 +316,29 @@ def test_same_every_time() -> None:
     prompt = build(**GIVEN)
     assert prompt == build(**GIVEN) == prompt.strip()
     assert "\n\n\n" not in prompt
+
+
+def test_long_soul() -> None:
+    """A soul of 400,000 characters on one line is kept whole, since no model is named whose window it could exceed."""
+    soul = "ab " * 133_333 + "c"
+    assert soul in build_agent_prompt(**{**GIVEN, "soul": soul}, now=NOON)
+
+
+def test_lost_section() -> None:
+    """A text that no window has room for is an error that names its section, and never a prompt without it."""
+    with pytest.raises(BudgetError, match="the prompt has no room for soul: "):
+        build_agent_prompt(**{**GIVEN, "soul": "aé😀 " * 1_000_000}, now=NOON)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("identity", "Ada", "identity is a mapping with name, vibe and description, not 'Ada'"),
+        ("identity", ["Ada"], "identity is a mapping"),
+        ("tool_names", "read_memory", "tool_names is a list of names, not 'read_memory'"),
+    ],
+)
+def test_other_kinds(name: str, value: object, words: str) -> None:
+    """An identity that is no mapping, and names of tools that are one text, are refused."""
+    with pytest.raises(InputError, match=words):
+        build_agent_prompt(**{**GIVEN, name: value}, now=NOON)

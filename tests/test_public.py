@@ -3,15 +3,32 @@
 import subprocess
 import sys
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import pytest
 
 import foreword
-from foreword import Delivery, Extension, InputError, Mode, Tool, Toolset, Turn, UnknownName
+from foreword import Delivery, Extension, InputError, Mode, Step, Task, Tool, Toolset, Turn, UnknownName
 
 NAMES = [
-    *("Assembly", "BudgetError", "Client", "ConfigError", "Delivery", "Extension", "ForewordError", "Git", "Host"),
-    *("InputError", "Message", "Mode", "Pace", "Sandbox", "Signal", "State", "Step", "Task", "Tool", "Toolset"),
+    *("Assembly", "BudgetError", "Bulletin", "Client", "Communication", "ConfigError", "Delivery", "Extension"),
+    *(
+        "FileEntry",
+        "ForewordError",
+        "Git",
+        "Host",
+        "InputError",
+        "Message",
+        "Mode",
+        "Pace",
+        "Sandbox",
+        "Signal",
+        "State",
+        "Step",
+        "Task",
+        "Tool",
+        "Toolset",
+    ),
     *("Trust", "Turn", "UnknownName", "Workspace", "WorkspaceError", "build_agent_prompt", "classify", "is_noise"),
     "source",
 ]
@@ -149,3 +166,28 @@ def test_bad_tool_name(name: str) -> None:
     """Another name is refused before a provider would refuse the request."""
     with pytest.raises(InputError, match="is no name for a tool"):
         Tool(name=name)
+
+
+CYCLE: dict[str, object] = {}
+CYCLE["self"] = CYCLE
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), MappingProxyType({}), float("nan"), {1: 2, "a": 3}, CYCLE])
+def test_schema_that_is_no_json(value: object) -> None:
+    """A schema that cannot be written as JSON is refused with the name of its tool."""
+    with pytest.raises(InputError, match="the parameters of tool 'dig' cannot be written as JSON: "):
+        Tool(name="dig", parameters={"properties": {"x": {"default": value}}})
+
+
+def test_step_and_task() -> None:
+    """A step with a status nobody knows, and a task whose texts are none, are refused when they are made."""
+    with pytest.raises(UnknownName, match="unknown status of a step 'bogus'"):
+        Step(text="Dig.", status="bogus")
+    for step in ({"text": None}, {"text": "Dig.", "status": 3}):
+        with pytest.raises(InputError, match="a step's text and status are texts"):
+            Step(**step)
+    for task in ({"id": 7}, {"title": None}, {"description": 1}, {"status": None}):
+        with pytest.raises(InputError, match="a task's id and texts are texts"):
+            Task(**{"id": "7", "title": "Dig", **task})
+    with pytest.raises(InputError, match=r"each of a task's steps is a Step, not 'Dig"):
+        Task(id="7", title="Dig", steps=("Dig.",))

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foreword.assembly import Assembly as Assembly
+    from foreword.blueprint.hook import FileEntry as FileEntry
     from foreword.errors import BudgetError as BudgetError
     from foreword.errors import ConfigError as ConfigError
     from foreword.errors import ForewordError as ForewordError
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from foreword.signal import is_noise as is_noise
     from foreword.sources.registry import source as source
     from foreword.spec010 import build_agent_prompt as build_agent_prompt
+    from foreword.turn import Bulletin as Bulletin
     from foreword.turn import Client as Client
+    from foreword.turn import Communication as Communication
     from foreword.turn import Extension as Extension
     from foreword.turn import Git as Git
     from foreword.turn import Host as Host
@@ -40,12 +43,15 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "assembly": ("Assembly",),
+    "blueprint.hook": ("FileEntry",),
     "errors": ("BudgetError", "ConfigError", "ForewordError", "InputError", "UnknownName", "WorkspaceError"),
     "sources.registry": ("source",),
     "spec010": ("build_agent_prompt",),
     "signal": ("Signal", "classify", "is_noise"),
     "turn": (
+        "Bulletin",
         "Client",
+        "Communication",
         "Extension",
         "Git",
         "Host",

@@ -1,6 +1,7 @@
 """The assembly: everything one turn was made of; explain, diff and the tests are views of it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -80,19 +81,21 @@ class Assembly:
         """Tell a reader what became of every slot; what they are not cleared for is not mentioned."""
         level = self.admit(reader)
         spans = {span.id: span for span in self.prompt.spans}
-        cached = self.find_cached()
+        cached = self.count_cached()
         for run in self.fit.runs:
             for one in run.items:
                 if isinstance(one, Missing):
                     if one.trust <= level:
                         yield tell_missing(one)
-                elif one.item.trust <= level:
-                    yield tell_section(one, spans.get(one.item.id), cached=run.pace in cached)
+                elif one.item.trust <= level and (one.item.text or one.item.opens or one.item.id in spans):
+                    span = spans.get(one.item.id)
+                    row = tell_section(one, span, cached=span is not None and span.end <= cached)
+                    yield replace(row, pace=run.pace, placement=run.placement)
 
-    def find_cached(self) -> set[Pace]:
-        """Find the paces whose text a provider can read from its cache on the next turn."""
+    def count_cached(self) -> int:
+        """Count the characters that a provider can read from its cache on the next turn."""
         count = count_cached(self.prompt.blocks, self.terms.meter.facts, self.fit.tool_tokens)
-        return {block.pace for block in self.prompt.blocks[:count]}
+        return sum(len(block.text) for block in self.prompt.blocks[:count])
 
     def admit(self, reader: Trust | None) -> Trust:
         """Return the level of a reader, or refuse one who is below the turn itself."""
@@ -198,5 +201,5 @@ def tell_section(fitted: Fitted, span: Span | None, *, cached: bool) -> Row:
         source=section.origin,
         sha256=section.sha256 or sha256(section.text.encode()).hexdigest(),
         span=(span.start, span.end) if span else None,
-        cached=cached and span is not None,
+        cached=cached,
     )

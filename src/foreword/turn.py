@@ -14,6 +14,8 @@ from foreword.words import Delivery, Mode, Trust, Word
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
+STATUSES = ("active", "open", "done")
+
 
 @frozen
 class Tool:
@@ -30,6 +32,10 @@ class Tool:
             raise InputError(f"{self.name!r} is no name for a tool; use letters, digits, _ . and -, 128 at most")
         if not isinstance(self.parameters, Mapping):
             raise InputError(f"the parameters of tool {self.name!r} are not a JSON object")
+        try:
+            json.dumps(self.parameters, sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"the parameters of tool {self.name!r} cannot be written as JSON: {error}") from None
 
     @property
     def schema(self) -> str:
@@ -108,6 +114,11 @@ class Step:
     text: str
     status: Literal["active", "open", "done"] = "open"
 
+    def __post_init__(self) -> None:
+        check_texts((self.text, self.status), "a step's text and status")
+        if self.status not in STATUSES:
+            raise UnknownName("status of a step", self.status, STATUSES)
+
 
 @frozen(eq=True)
 class Task:
@@ -118,6 +129,11 @@ class Task:
     description: str = ""
     status: str = "active"
     steps: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_texts((self.id, self.title, self.description, self.status), "a task's id and texts")
+        for step in self.steps:
+            check_kind("each of a task's steps", step, Step)
 
 
 @frozen(eq=True)
@@ -239,13 +255,13 @@ class Turn:
             raise InputError(f"now needs a zone, and {self.now!r} has none; use datetime.now(UTC)")
 
 
-def check_texts(values: tuple[object, ...]) -> None:
-    """Refuse a name or a text of a turn that is none."""
+def check_texts(values: tuple[object, ...], what: str = "a turn's names and texts") -> None:
+    """Refuse a name or a text that is none."""
     if set(map(type, values)) == {str}:
         return
     for value in values:
         if not isinstance(value, str):
-            raise InputError(f"a turn's names and texts are texts, not {value!r}; leave out what there is not")
+            raise InputError(f"{what} are texts, not {value!r}; leave out what there is not")
 
 
 def check_kind(name: str, value: object, kind: type) -> None:

@@ -55,7 +55,7 @@ class Verdict(Word):
 
 
 class Mode(Word):
-    """How much of a blueprint a turn gets: all of it, a subagent's part, or the required slots only."""
+    """How much of a blueprint a turn gets: what each slot lists under `modes`, and in `none` no tools."""
 
     FULL = "full"
     MINIMAL = "minimal"

@@ -13,12 +13,14 @@ from foreword.blueprint import Blueprint
 from foreword.blueprint import load as load_blueprint
 from foreword.blueprint.hook import GROUP, Hook
 from foreword.config import Config, load
-from foreword.errors import ConfigError, Fault, InputError, UnknownName, WorkspaceError
+from foreword.config.structure import structure
+from foreword.errors import ConfigError, Fault, InputError, UnknownName, WorkspaceError, suggest
 from foreword.ledger import NOTHING_FROZEN, Ledger
 from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES, Files
 from foreword.sources.document import Trouble
 from foreword.sources.ground import Ground
+from foreword.sources.wording import judge_wording
 from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
 from foreword.tools import READING, Reading, call
@@ -54,7 +56,7 @@ class Workspace:
         self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
         self._generation = self.files.generation
         self._text = self._read_config()
-        self.ground = self._lay_ground(self._load(self._text))
+        self.ground = self._lay_ground(self._load(self._text), self._text)
 
     @property
     def config(self) -> Config:
@@ -119,7 +121,7 @@ class Workspace:
         text = read_blueprint(name) if own is None else own
         if text is None:
             raise UnknownName("blueprint", name, self.blueprint_names())
-        return load_blueprint(text, f"blueprints/{name}.yaml", SOURCES)
+        return load_blueprint(text, f"blueprints/{name}.yaml", SOURCES, judge_wording)
 
     def blueprint_names(self) -> tuple[str, ...]:
         """Name the blueprints that this workspace can use."""
@@ -138,7 +140,7 @@ class Workspace:
         try:
             text = self._read_config()
             if text != self._text:
-                self.ground = self._lay_ground(self._load(text))
+                self.ground = self._lay_ground(self._load(text), text)
                 self._text = text
             self.fault = None
         except InputError as error:
@@ -158,7 +160,7 @@ class Workspace:
     def _load(self, text: str) -> Config:
         return load(text, blueprints=self.blueprint_names())
 
-    def _lay_ground(self, config: Config) -> Ground:
+    def _lay_ground(self, config: Config, text: str) -> Ground:
         meters: dict[str, Meter] = {}
 
         def measure(model: str) -> Meter:
@@ -168,7 +170,7 @@ class Workspace:
                 meter = meters[model] = Meter(facts, self._count_with(facts.tokenizer))
             return meter
 
-        return Ground(config=config, files=self.files, measure=measure, hooks=find_hooks(config.prompt.hooks))
+        return Ground(config=config, files=self.files, measure=measure, hooks=find_hooks(config.prompt.hooks, text))
 
     def _count_with(self, vocabulary: Vocabulary) -> Counter:
         return self._counters.setdefault(vocabulary, Counter(vocabulary, self._shelf))
@@ -194,15 +196,27 @@ def find_tools(named: Toolset | None, mode: Mode) -> Toolset:
     return READING if named is None else named
 
 
-def find_hooks(names: Sequence[str]) -> Mapping[str, Hook]:
-    """Load the hooks that the configuration names; an installed package alone changes no prompt."""
+def find_hooks(names: Sequence[str], text: str) -> Mapping[str, Hook]:
+    """Load the hooks that the configuration's text names; an installed package alone changes no prompt."""
     if not names:
         return {}
     from importlib.metadata import entry_points
 
+    from foreword.config.composer import compose
+
     installed = {point.name: point for point in entry_points(group=GROUP)}
-    if unknown := [name for name in names if name not in installed]:
-        raise UnknownName("hook", unknown[0], installed)
+    if unknown := [at for at, name in enumerate(names) if name not in installed]:
+        places = structure(compose(text, CONFIG), Config, CONFIG).places
+        raise ConfigError(
+            [
+                Fault(
+                    file=CONFIG,
+                    line=places["prompt", "hooks", at].line,
+                    message=f"unknown hook {names[at]!r}{suggest(names[at], sorted(installed))}",
+                )
+                for at in unknown
+            ]
+        )
     return {name: load_hook(name, installed[name]) for name in names}
 
 

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn, Workspace
+from foreword import Trust, Turn, Workspace
+from foreword.blueprint import load
+from foreword.blueprint.guard import FileGuard
+from foreword.config import load as load_config
+from foreword.shipped import read_blueprint
+from foreword.sources import SOURCES
 from foreword.testing import make_workspace
 
 CONFIG = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
@@ -81,3 +86,44 @@ def test_listed_file_of_the_agent(tmp_path: Path) -> None:
     assert "OWN SOUL" not in assembly.prompt.text
     assert "agents/assistant/SOUL.md" not in assembly.explain()
     assert ws.assemble(ALICE).prompt.text.count("OWN SOUL") == 1
+
+
+PERSONAL = f"{CONFIG}prompt: {{files: [{{path: NOTES.md, per_user: true, trust: familiar}}]}}\n"
+
+
+@pytest.mark.parametrize("target", ["NOTES.md", "USER.md", "users/alice/x.md"])
+def test_link_to_somebodys_own_file(tmp_path: Path, target: str) -> None:
+    """A link from a shared place to a person's own file is followed for nobody; theirs may lead to their own."""
+    ws = make_workspace(tmp_path, {"foreword.yaml": PERSONAL, target: "SECRET\n"})
+    link(tmp_path / "rules/x.md", tmp_path / target)
+    assert "SECRET" not in build(ws, BOB)
+    assert build(ws, ALICE).count("SECRET") == (target in ("NOTES.md", "USER.md"))
+    (tmp_path / "rules/x.md").unlink()
+    link(tmp_path / "users/alice/USER.md", tmp_path / target)
+    assert "SECRET" in build(ws, ALICE)
+
+
+@pytest.mark.parametrize(
+    ("path", "least"),
+    [
+        ("rules/a.md", Trust.FAMILIAR),
+        ("rules/deep/a.md", Trust.FAMILIAR),
+        ("rules/a.txt", Trust.FULL),
+        ("rules/.a.md", Trust.FULL),
+        ("rules/.git/a.md", Trust.FULL),
+        ("skills/x/SKILL.md", Trust.FAMILIAR),
+        ("skills/x/notes.md", Trust.FULL),
+        ("memory/social/a.md", Trust.FAMILIAR),
+        ("memory/social/a.txt", Trust.FULL),
+        ("groups/family/a.md", Trust.FULL),
+        ("channels/web.md", Trust.FAMILIAR),
+        ("USER.md", Trust.FULL),
+        ("NOTES.md", Trust.FULL),
+        ("agents/a/NOTES.md", Trust.FULL),
+        ("users/alice/NOTES.md", Trust.FULL),
+    ],
+)
+def test_least(path: str, least: Trust) -> None:
+    """A folder opens what its source would list and nothing else; a group's and a person's own files are for full."""
+    blueprint = load(read_blueprint("default") or "", "x.yaml", SOURCES)
+    assert FileGuard(blueprint, load_config(f"{PERSONAL}agents: {{a: {{}}}}\n")).find_least(path) == least

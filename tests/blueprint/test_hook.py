@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword import InputError, Mode, Trust, Turn, UnknownName, Workspace
+from foreword import ConfigError, InputError, Mode, Trust, Turn, Workspace
 from foreword.blueprint import Plan, Planned, load, select
 from foreword.blueprint.hook import FileEntry, Hook, Occasion
 from foreword.config import load as load_config
@@ -419,15 +419,18 @@ def test_failure_in_a_turn(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_unknown_hook(tmp_path: Path) -> None:
-    """A hook that is not installed is an error of the configuration that names the nearest one."""
-    with pytest.raises(UnknownName, match="unknown hook 'nigth'; did you mean 'night'") as caught:
-        open_with(tmp_path, "nigth")
-    assert isinstance(caught.value, InputError)
+    """Hooks that are not installed are faults of the configuration, all told at once, with the nearest one."""
+    with pytest.raises(ConfigError, match=r"foreword\.yaml:\d+: unknown hook 'nigth'; did you mean 'night'") as caught:
+        open_with(tmp_path, "nigth", "night", "dya")
+    assert [fault.message.partition(";")[0] for fault in caught.value.faults] == [
+        "unknown hook 'nigth'",
+        "unknown hook 'dya'",
+    ]
 
 
 def test_no_hooks_at_all(tmp_path: Path) -> None:
     """Where none is installed, the error says so."""
-    with pytest.raises(UnknownName, match="unknown hook 'night'; there is none yet"):
+    with pytest.raises(ConfigError, match="unknown hook 'night'; there is none yet"):
         open_with(tmp_path, "night")
 
 
@@ -455,3 +458,33 @@ def test_broken_edit(tmp_path: Path) -> None:
     ws.refresh(now=True)
     assert "Be quiet." in ws.assemble(TURN).prompt.text
     assert "hook 'broken' cannot be loaded" in str(ws.fault)
+
+
+@pytest.mark.parametrize("user", ["alice", "carol", "bob"])
+@pytest.mark.parametrize("path", ["USER.md", "WISHES.md"])
+def test_somebodys_own_file(user: str, path: str) -> None:
+    """A hook brings nobody's own file into another slot, nor the owner's into another person's own."""
+    entries = list_entries(plan(swap("agents", path), user=user))
+    assert (entries["agents"].verdict, entries["agents"].paths) == (Verdict.WITHHELD, ())
+    for entry in list_entries(plan(swap("user", path), add(path), user=user)).values():
+        assert path not in entry.paths or user == "alice"
+
+
+@pytest.mark.parametrize("path", ["rules/.env", "skills/x/.secret", ".git/config.md"])
+def test_hidden_file(path: str) -> None:
+    """A hook that names a hidden file, at whatever depth, has failed."""
+    made = plan(add(path))
+    assert "hidden file" in made.warnings[0]
+    assert f"files:{path}" not in list_entries(made)
+
+
+@pytest.mark.parametrize("path", ["groups/family/secret.md", "rules/a.txt", "skills/x/notes.md"])
+def test_file_of_no_slot(path: str) -> None:
+    """A file of a group, and one that no source would list, is for full alone where a hook names it."""
+    assert list_entries(plan(add(path), user="carol"))[f"files:{path}"].reason == "needs full"
+
+
+def test_slot_that_is_no_file() -> None:
+    """A file for a slot that is read from no file is ignored with a warning."""
+    made = plan(lambda files: [*files, FileEntry(path="x.md", slot="rules")])
+    assert made.warnings == ("hook 'h0' gives a file for rules, which is read from no file",)

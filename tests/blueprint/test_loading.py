@@ -7,6 +7,7 @@ from foreword.blueprint.slot import Budget, Cut, Fitting, Listing, Rendering, Ro
 from foreword.errors import ConfigError
 from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES
+from foreword.sources.wording import judge_wording
 from foreword.words import Mode, Pace, Placement, Trust
 
 HEAD = 'name: mine\nmarker: "[cut {call}]"\nmarker_without_call: "[cut]"\n'
@@ -245,3 +246,32 @@ def test_limit() -> None:
         30_000,
         30_000,
     ]
+
+
+WRITTEN = """name: x
+marker: "[cut]"
+marker_without_call: "[cut]"
+slots:
+  - {{id: a, tier: low, pace: turn, trust: public, {slot}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("slot", "fault"),
+    [
+        ("source: moment, form: 'You are {nam}'", "has the unknown field {nam} in its form; did you mean 'name'?"),
+        ("source: about, form: 'At {time}'", "has the unknown field {time} in its form"),
+        ("source: about, form: forms/nosuch", "names the form 'forms/nosuch', which does not exist"),
+        ("source: text, text: plann", "names the built-in text 'plann', which does not exist; did you mean 'plan'?"),
+        ("source: file, file: 'x/{famly}.md'", "has the unknown name {famly}; did you mean 'family'?"),
+        ("source: file, file: X.md, form: 'no place'", "has a form without {text}, where its text would stand"),
+    ],
+)
+def test_wording(slot: str, fault: str) -> None:
+    """A form, a built-in text, a field or a name that does not exist is a fault with its line, never a blank.
+
+    Seen to fail while such a slot was absent, or printed the name of its form.
+    """
+    with pytest.raises(ConfigError) as caught:
+        load(WRITTEN.format(slot=slot), "x.yaml", SOURCES, judge_wording)
+    assert [(one.line, fault in one.message) for one in caught.value.faults] == [(5, True)]

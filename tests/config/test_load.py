@@ -96,6 +96,10 @@ def test_stores() -> None:
         ),
         ("prompt: {files: [{path: a/../b}]}", "prompt.files[0].path must not contain '..': 'a/../b'"),
         (
+            "prompt: {files: [{path: rules/.env}]}",
+            "prompt.files[0].path must not be the configuration or a hidden file such as .env: 'rules/.env'",
+        ),
+        (
             "prompt: {files: [{path: ../b, per_user: true}]}",
             "prompt.files[0].path must not contain '..': '../b'",
         ),

@@ -262,3 +262,17 @@ def test_nothing_travels_with_the_message(tmp_path: Path, tools: Toolset) -> Non
     """Every block is part of the system prompt; the message is the person's words alone."""
     request = say(tmp_path, HOUSE, **{**BUSY, "tools": tools}).envelope().request
     assert request["messages"][-1]["content"] == [{"type": "text", "text": "boiler"}]
+
+
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-5", "openai:gpt-4o", "acme:unknown"])
+def test_huge_rule(tmp_path: Path, model: str) -> None:
+    """A rule file of a megabyte is cut, and neither the document nor the first tier of the turn gives way to it.
+
+    Seen to fail while the document could take the whole window.
+    """
+    rule = "Wash the brushes before lunch, and hang them to dry.\n" * 20_000
+    assembly = say(tmp_path, {"rules/big.md": rule}, model=model, message="run it", plan=True)
+    rows = {row.id: str(row.verdict) for row in assembly.rows()}
+    assert rows["rules:big.md"] == "shortened"
+    assert "## 10. PROACTIVENESS" in assembly.prompt.text
+    assert [rows[name] for name in ("system", "signal", "runtime", "plan")] == ["kept"] * 4

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import assume, given
 from world_turns import assemble, fitted, turns
-from worlds import worlds
+from worlds import OWNER, worlds
 
 from foreword.errors import ConfigError
 from foreword.testing import make_workspace
@@ -88,7 +88,7 @@ def test_a_shortened_section_says_so(world, turn):
                 assert "[left out here: " in told or (one.item.lost and one.body == one.item.text), one
 
 
-@given(worlds(base="default", system=1_100), turns(tools=None, mode=Mode.FULL, situation="dm", room=""))
+@given(worlds(base="default", system=1_800), turns(user=OWNER, tools=None, mode=Mode.FULL, situation="dm", room=""))
 def test_an_indexed_section_is_on_the_menu(world, turn):
     """A section that is indexed stands on the menu, or behind the menu's own marker.
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hypothesis import assume, given
 from world_turns import assemble, fitted, turns
-from worlds import worlds
+from worlds import OWNER, worlds
 
 from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace
@@ -94,7 +94,7 @@ def test_a_stub_gives_the_whole_text(world, turn):
                     assert "\n".join(read_all(workspace, assembly, call.group())) == one.item.text
 
 
-@given(worlds(base="default"), turns(tools=None, mode=Mode.FULL, situation="dm", room=""))
+@given(worlds(base="default"), turns(user=OWNER, tools=None, mode=Mode.FULL, situation="dm", room=""))
 def test_a_menu_line_is_redeemed_at_its_price(world, turn):
     """Every line of the menu can be read under the path it names, and weighs what it says.
 
@@ -157,7 +157,7 @@ def test_two_files_of_one_name_are_told_apart(tmp_path):
         assert f"{assembly.terms.meter.count(whole):,}" == price
 
 
-@given(worlds(base="default"), turns(tools=None, mode=Mode.FULL, situation="dm", room=""))
+@given(worlds(base="default"), turns(user=OWNER, tools=None, mode=Mode.FULL, situation="dm", room=""))
 def test_a_listed_skill_can_be_read(world, turn):
     """Every skill of the listing can be read under the path that the listing names.
 

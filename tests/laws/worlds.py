@@ -257,8 +257,8 @@ def derive(chance: Random, base: str, rendering: str = "", system: int = 0, *, s
     data["name"] = BLUEPRINT
     data["rendering"] = rendering or data["rendering"]
     budget = data["budget"]
-    budget["system"] = system or chance.choice((500, 900, 1_200, 1_700, 2_500, 5_000, 12_000, 30_000))
-    budget["turn"] = chance.choice((40, 100, 200, 400, 800))
+    budget["system"] = system or chance.choice((600, 1_000, 1_400, 1_900, 2_500, 5_000, 12_000, 30_000))
+    budget["turn"] = chance.choice((60, 200, 300, 500, 800))
     budget["least"] = chance.choice((20, 80, 200))
     budget["reserve"] = 512
     if budget.get("turn_room"):

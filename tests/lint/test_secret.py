@@ -90,3 +90,13 @@ def test_configuration(tmp_path: Path) -> None:
     """The configuration is looked at, its comments too."""
     config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\n# key sk-{BODY}\n"
     assert places(find(tmp_path, "secret", {"foreword.yaml": config})) == [("foreword.yaml", 3, "error")]
+
+
+@pytest.mark.parametrize(
+    ("blueprint", "path"), [("osa", "os/linux.md"), ("osa", "machines/attic.md"), ("nova", "memories.json")]
+)
+def test_files_of_the_slots(tmp_path: Path, blueprint: str, path: str) -> None:
+    """Whatever the slots of a blueprint read is looked through."""
+    config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nagents: {{a: {{blueprint: {blueprint}}}}}\n"
+    findings = find(tmp_path, "secret", {"foreword.yaml": config, path: f'["sk-ant-api03-{BODY}"]\n'})
+    assert places(findings) == [(path, 1, "error")]

@@ -57,3 +57,19 @@ def test_templates_only(tmp_path: Path) -> None:
     names = ("SYSTEM.md", "agents/assistant/SYSTEM.md", "PLAIN.md", "SOUL.md")
     findings = find(tmp_path, "variable", dict.fromkeys(names, "{{ weather }}"))
     assert sorted(finding.file for finding in findings) == sorted(names[:2])
+
+
+def test_two_agents(tmp_path: Path) -> None:
+    """A variable that one agent's blueprint knows and another's does not is an error that names the other agent."""
+    config = "owner: alice\nusers: {alice: {trust: full}}\nagents: {a: {blueprint: default}, b: {blueprint: osa}}\n"
+    findings = find(tmp_path, "variable", {"foreword.yaml": config, "SYSTEM.md": "{{ SOUL }}\n"})
+    assert [finding.message for finding in findings] == [
+        "there is no variable 'SOUL' for a, so nothing will stand here"
+    ]
+
+
+def test_one_line_number(tmp_path: Path) -> None:
+    """What cannot be read in a template is told with one line, that of the file."""
+    (finding,) = find(tmp_path, "variable", {"SYSTEM.md": "---\nx: 1\n---\n\nA\n{% set x = 1 %}\n"})
+    assert finding.line == 6
+    assert "line" not in finding.message

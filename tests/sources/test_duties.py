@@ -51,9 +51,15 @@ def test_responsibilities_in_tags(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("agent", ["", "responsibilities: []", "responsibilities: [{title: Mail, content: ' '}]"])
+def test_blank_responsibility(tmp_path: Path) -> None:
+    """A responsibility without content is absent under its title."""
+    told = show(make(tmp_path, "responsibilities: [{title: Mail, content: ' '}]").assemble(TURN), "responsibilities")
+    assert told == {"responsibilities:Mail": "absent: its content is blank"}
+
+
+@pytest.mark.parametrize("agent", ["", "responsibilities: []"])
 def test_no_responsibilities(tmp_path: Path, agent: str) -> None:
-    """An agent without any, or with one that says nothing, has taken on nothing in particular."""
+    """An agent without any has taken on nothing in particular."""
     told = show(make(tmp_path, agent).assemble(TURN), "responsibilities")
     assert told == {"responsibilities": "absent: the agent has taken on nothing in particular"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, Client, Git, Host, Sandbox, State, Step, Task, Tool, Toolset, Trust, Turn
+from foreword import Assembly, Client, ConfigError, Git, Host, Sandbox, State, Step, Task, Tool, Toolset, Trust, Turn
 from foreword.report import Row
 from foreword.sources.facts import ABOUT, KNOWN, MOMENT, PLACE
 from foreword.testing import make_workspace
@@ -206,8 +206,9 @@ def test_reasons(tmp_path: Path, source: str, form: str, reason: str) -> None:
 
 @pytest.mark.parametrize(("source", "form"), [("about", "{channel}"), ("about", "{time}"), ("place", "{time}")])
 def test_no_faster_facts(tmp_path: Path, source: str, form: str) -> None:
-    """A form cannot tell what changes faster than its slot: to it such a fact is not known."""
-    assert tell(tmp_path, source, f"<{form[:-1]}|nothing}}>") == "<nothing>"
+    """A form cannot tell what changes faster than its source: such a field is a fault of the blueprint."""
+    with pytest.raises(ConfigError, match="has the unknown field"):
+        tell(tmp_path, source, f"<{form[:-1]}|nothing}}>")
 
 
 def test_slower_facts(tmp_path: Path) -> None:
@@ -225,3 +226,10 @@ def test_before_the_epoch(tmp_path: Path) -> None:
     """A moment before 1970 is told like any other."""
     moment = datetime(1969, 12, 31, 22, 58, tzinfo=UTC)
     assert tell(tmp_path, "moment", "{date} {time}", now=moment) == "1969-12-31 23:58"
+
+
+def test_blank_bulletin(tmp_path: Path) -> None:
+    """A blank bulletin does not stand in the way of one that was made at a lower clearance."""
+    bulletins = (Bulletin(text=" \n", trust=Trust.FULL), Bulletin(text="LOW DIGEST", trust=Trust.FAMILIAR))
+    turn = Turn(user="alice", situation="dm", model="openai:gpt-5", state=State(bulletins=bulletins))
+    assert "LOW DIGEST" in make_workspace(tmp_path, {}).assemble(turn).prompt.text

@@ -288,3 +288,27 @@ def test_quiet_sweep(files: Files) -> None:
     files.refresh(now=True)
     assert files.read("SOUL.md") is first
     assert files.generation == generation
+
+
+def test_root_of_the_file_system() -> None:
+    """The root of the file system holds what is below it, though its name ends where others go on."""
+    name = next((name for name in ("etc/hostname", "etc/passwd") if os.access(f"/{name}", os.R_OK)), "")
+    if not name:
+        pytest.skip("nothing here is readable by everybody")
+    assert isinstance(Files("/").read_text(name), str)
+    assert Files("/").find_target(name) == os.path.realpath(f"/{name}").removeprefix("/")
+
+
+def test_left_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that was not visited for long is forgotten, and what was read in it no longer counts as unchanged."""
+    monkeypatch.setattr("foreword.sources.files.MANY_FOLDERS", 1)
+    files = Files(str(tmp_path))
+    visited = files.visit("/a")
+    visited.read("x.md")
+    mark = visited.find("x.md")
+    files.visit("/b")
+    generation = files.generation
+    assert visited.find("x.md") is mark
+    assert files.refresh(now=True) == generation + 1
+    assert visited.find("x.md") is not mark
+    assert files.visit("/a") is not visited

@@ -328,3 +328,13 @@ def test_tools_in_a_template(tmp_path: Path) -> None:
     assert show(ws.assemble(replace(TURN, tools=tools))) == "T:\n- dig: Digs.\n- zap"
     assert show(ws.assemble(replace(TURN, tools=tools, user="fay"))) == "T:\n- dig: Digs."
     assert show(ws.assemble(replace(TURN, tools=Toolset()))) == "T:"
+
+
+def test_declared_file_of_a_slot(tmp_path: Path) -> None:
+    """A file that has a slot already is a template there, once it is declared as one.
+
+    Seen to fail while only further files could be declared.
+    """
+    listed = "prompt: {files: [{path: AGENTS.md, template: true, trust: familiar}]}\n"
+    assembly = make(tmp_path, {"AGENTS.md": "Work as {{ name }}."}, listed).assemble(TURN)
+    assert "## Instructions\nWork as Assistant.\n" in assembly.prompt.text

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -90,8 +89,6 @@ def test_schemas_beside_the_prompt(tmp_path: Path) -> None:
     assert tell(tmp_path, PLAIN, "tool-schemas", []) == {"tool-schemas": "absent: there are no tools"}
 
 
-CYCLE: dict[str, Any] = {}
-CYCLE["again"] = CYCLE
 ODD: list[tuple[Mapping[str, Any], str]] = [
     ({}, ""),
     ({"properties": {}}, ""),
@@ -112,16 +109,13 @@ ODD: list[tuple[Mapping[str, Any], str]] = [
         {"properties": {"x": {"type": "array", "items": {"type": "string"}}}},
         'Params: x (array)\nSchema: {"properties": {"x": {"items": {"type": "string"}, "type": "array"}}}',
     ),
+    ({"type": "object", "oneOf": [1]}, 'Schema: {"oneOf": [1], "type": "object"}'),
     (
-        {"properties": MappingProxyType({"x": {"type": "string", "a": 1}})},
-        'Params: x (string)\nSchema: {"properties": {"x": {"a": 1, "type": "string"}}}',
+        {"properties": {"x": {"type": "string"}}, "anyOf": []},
+        'Params: x (string)\nSchema: {"anyOf": [], "properties": {"x": {"type": "string"}}}',
     ),
-    ({"properties": {"x": {"d": {1, 2}}}}, 'Params: x (any)\nSchema: {"properties": {"x": {"d": "set"}}}'),
-    ({"properties": {"x": {"d": object()}}}, 'Params: x (any)\nSchema: {"properties": {"x": {"d": "object"}}}'),
     ({"properties": {"x": {"d": "\ud800"}}}, 'Params: x (any)\nSchema: {"properties": {"x": {"d": "\\ud800"}}}'),
     ({"properties": {"x": {"d": "\u2028# A"}}}, 'Params: x (any)\nSchema: {"properties": {"x": {"d": "\\u2028# A"}}}'),
-    ({"properties": {"x": {"a": 1, 2: 3}}}, "Params: x (any)"),
-    ({"properties": {"x": {"a": CYCLE}}}, "Params: x (any)"),
 ]
 
 
@@ -201,3 +195,12 @@ def test_odd_extensions(tmp_path: Path) -> None:
     assert len(told) == len(names)
     assert sorted(text.splitlines()[-1] for text in told.values()) == [str(at) for at in range(len(names))]
     assert {"extensions", "extensions:a b", "extensions:a b (2)", "extensions:a b (3)"} < told.keys()
+
+
+def test_colon_of_a_description(tmp_path: Path) -> None:
+    """A description that ends in a colon keeps it, and a tool without one has none."""
+    ws = make_workspace(tmp_path, {"foreword.yaml": CONFIG})
+    tools = Toolset([tool("dig", "Digs one of:"), tool("nap")])
+    lines = ws.assemble(replace(TURN, tools=tools, blueprint="osa")).prompt.text.splitlines()
+    assert "- dig(): Digs one of:" in lines
+    assert "- nap()" in lines

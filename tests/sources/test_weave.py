@@ -380,3 +380,77 @@ def test_lost_end(tmp_path: Path) -> None:
     assert [row.verdict.value for row in assembly.rows() if row.id == "extensions:big"] == ["dropped"]
     assert "Before " in text
     assert "\n\n## Channel\n" in text
+
+
+PEOPLE = """owner: alice
+users: {alice: {trust: full}, ina: {trust: inner}, ivo: {trust: inner}, bob: {trust: familiar}}
+agents: {reid: {model: "openai:gpt-5"}}
+"""
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "A\n{% for x in USER_PROFILE %}{% if x.name == 'user' %}known{% endif %}{% endfor %}\nB",
+        "A\n{% if USER_PROFILE|length > 1 %}many{% else %}few{% endif %}\nB",
+        "A\n{% if USER_PROFILE %}\n## Profile\n{{ USER_PROFILE }}{% endif %}",
+    ],
+)
+def test_nobody_moves_what_all_share(tmp_path: Path, template: str) -> None:
+    """What stands before a mention of a person's own slot is the same for everybody at one clearance.
+
+    Seen to fail while the stable part was guessed from one profile or none.
+    """
+    files = {"SYSTEM.md": template, "users/ina/USER.md": "Ina.\n", "foreword.yaml": PEOPLE}
+    ws = make(tmp_path, files)
+    ina, ivo = (ws.assemble(replace(TURN, user=user)).prompt.blocks[0].text for user in ("ina", "ivo"))
+    assert ina == ivo
+    assert ina.endswith("## System\nA")
+
+
+def test_a_persons_template_takes_nothing_from_all(tmp_path: Path) -> None:
+    """A slot with a place of its own does not leave it for a template that only one person has.
+
+    Seen to fail while any template took what it named.
+    """
+    listed = PEOPLE + "prompt: {files: [{path: HINTS.md, per_user: true, template: true, trust: familiar}]}\n"
+    ws = make(tmp_path, {**RULES, "users/bob/HINTS.md": "Mine: {{ RULES }}", "foreword.yaml": listed})
+    alone, together = (ws.assemble(replace(TURN, user="bob", situation=where)) for where in ("dm", "group"))
+    assert alone.prompt.blocks[0].text == together.prompt.blocks[0].text
+    assert "RULE A" in alone.prompt.blocks[0].text
+    assert "RULES has its own place" in {row.id: row.reason for row in alone.rows()}["files:HINTS.md"]
+
+
+def test_no_budget_moves_what_all_share(tmp_path: Path) -> None:
+    """Whether a person's own part fits says nothing about the end of what stands before it.
+
+    Seen to fail while the separator was where the last kept section was.
+    """
+    files = {**RULES, "SYSTEM.md": "Start.\n{{ RULES }}{{ USER_PROFILE }}", "foreword.yaml": PEOPLE}
+    files |= {"users/ina/USER.md": "word " * 60_000, "users/ivo/USER.md": "Ivo."}
+    ws = make(tmp_path, files)
+    turn = replace(TURN, blueprint="osa", model="openai:gpt-4o")
+    texts = {ws.assemble(replace(turn, user=user)).prompt.blocks[0].text for user in ("ina", "ivo", "alice")}
+    assert texts == {"Start.\nRULE A\n\nRULE B"}
+
+
+def test_no_block_without_words(tmp_path: Path) -> None:
+    """A separator that nothing follows is not sent: a provider refuses a text without a word in it.
+
+    Seen to fail while it was a block of its own.
+    """
+    blueprint = """name: goose
+marker: "[cut]"
+marker_without_call: "[cut]"
+slots:
+  - {id: system, source: template, file: SYSTEM.md, pace: static, trust: public}
+  - {id: user, source: file, file: USER.md, per_user: true, variable: P, placement: nested, pace: session, trust: inner}
+"""
+    files = {
+        "SYSTEM.md": "You are Reid.{{ USER_PROFILE }}",
+        "blueprints/goose.yaml": blueprint,
+        "foreword.yaml": PEOPLE,
+    }
+    turn = replace(TURN, blueprint="goose", user="ivo", model="anthropic:claude-opus-5")
+    system = make(tmp_path, files).assemble(turn).envelope().request["system"]
+    assert [block["text"] for block in system] == ["You are Reid."]

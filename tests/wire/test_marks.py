@@ -29,12 +29,12 @@ def block(pace: Pace, tokens: int, placement: Placement = Placement.SYSTEM) -> B
         ([(Pace.STATIC, 500), (Pace.SESSION, 500)], 524, ("5m", "5m")),
         ([(Pace.STATIC, 2000), (Pace.TURN, 10), (Pace.SESSION, 10)], 0, ("5m", None, None)),
         ([(Pace.TURN, 2000)], 0, (None,)),
-        ([(Pace.STATIC, 2000), (Pace.SESSION, 1)] * 3, 0, (None, None, None, "5m", "5m", "5m")),
+        ([(Pace.STATIC, 2000), (Pace.SESSION, 1)] * 3, 0, ("5m", None, None, None, "5m", "5m")),
         ([], 0, ()),
     ],
 )
 def test_marks(blocks: list[tuple[Pace, int]], tools: int, marks: tuple[str | None, ...]) -> None:
-    """Marks end the blocks of the leading stable run, from the provider's minimum on, and at most three."""
+    """Marks end the blocks of the leading stable run, from the minimum on: the first one and the last two."""
     assert mark([block(pace, tokens) for pace, tokens in blocks], SONNET, tools) == marks
 
 

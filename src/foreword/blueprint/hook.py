@@ -12,7 +12,6 @@ from foreword.frozen import frozen
 from foreword.words import Mode, Trust, Verdict
 
 GROUP = "foreword.files"  # the entry points by which hooks are found
-OTHERS = "users/"  # what lies here belongs to one person each
 
 
 @frozen(eq=True)
@@ -59,6 +58,8 @@ def revise(entries: Sequence[Planned], hooks: Mapping[str, Hook], occasion: Occa
             continue
         wanted = find_wanted(entries, after, find_listed(guard.blueprint))
         entries = arrange([change(entry, wanted, name, occasion, guard) for entry in entries], wanted, occasion, guard)
+        if misplaced := sorted({one.slot for one in after if is_no_file(one, entries)}):
+            warnings.append(f"hook {name!r} gives a file for {', '.join(misplaced)}, which is read from no file")
         homeless = wanted.keys() - {entry.id for entry in entries}
         if homeless:
             paths = ", ".join(sorted(wanted[key] for key in homeless))
@@ -69,6 +70,12 @@ def revise(entries: Sequence[Planned], hooks: Mapping[str, Hook], occasion: Occa
 def is_file(entry: Planned) -> bool:
     """Whether an entry is a file that the turn may have."""
     return entry.verdict is None and bool(entry.paths)
+
+
+def is_no_file(one: FileEntry, entries: Sequence[Planned]) -> bool:
+    """Whether a hook gives a file for a slot that has none."""
+    slot = next((entry.slot for entry in entries if entry.id == one.slot), None)
+    return slot is not None and not slot.file and slot.source != LISTED
 
 
 def check(answer: Iterable[Any], before: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
@@ -140,7 +147,7 @@ def add(slot: Slot, path: str) -> Planned:
 def admit(entry: Planned, occasion: Occasion, guard: FileGuard) -> Planned:
     """Judge a file that a hook named by what that file needs, whatever the slot was open to."""
     path = entry.paths[0]
-    if path.startswith(OTHERS):
+    if guard.find_person(path):
         return refuse(entry, Verdict.WITHHELD, "a person's own file has its own slot")
     least = guard.find_least(path)
     judged = replace(entry, trust=least if entry.slot.source == LISTED else max(entry.trust, least))

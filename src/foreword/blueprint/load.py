@@ -2,12 +2,12 @@
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from foreword.blueprint.condition import CONDITIONS, find_pace
-from foreword.blueprint.slot import Blueprint, Slot
+from foreword.blueprint.slot import LISTED, Blueprint, Slot
 from foreword.config.structure import settle, structure
 from foreword.errors import Fault, suggest
 from foreword.words import Pace, Placement
@@ -17,6 +17,14 @@ NOTICE_FIELDS = {**MARKER_FIELDS, "limit": "8,000", "size": "9,000", "name": "AG
 ID = re.compile(r"[A-Za-z0-9_.-]+")
 VARIABLE = re.compile(r"[A-Za-z_]\w*")
 Finding = tuple[tuple[str | int, ...], str]
+
+
+Judge = Callable[[Slot], Iterable[str]]
+
+
+def find_nothing(_: Slot) -> Iterable[str]:
+    """Find no fault in the words of a slot."""
+    return ()
 
 
 class Ability(Protocol):
@@ -33,24 +41,24 @@ class Ability(Protocol):
         ...
 
 
-def load(text: str, file: str, sources: Mapping[str, Ability]) -> Blueprint:
-    """Read a blueprint and check what its types cannot say; `sources` says of each source what it can do."""
+def load(text: str, file: str, sources: Mapping[str, Ability], judge: Judge = find_nothing) -> Blueprint:
+    """Read a blueprint and check what its types cannot say: what sources can do, and what `judge` knows of words."""
     from foreword.config.composer import compose
 
     structured = structure(compose(text, file), Blueprint, file)
-    findings = [] if structured.value is None else [*find_faults(structured.value, sources)]
+    findings = [] if structured.value is None else [*find_faults(structured.value, sources, judge)]
     lines = {keys: place.line for keys, place in structured.places.items()}
     return settle(structured, [Fault(file=file, line=lines.get(keys), message=message) for keys, message in findings])
 
 
-def find_faults(blueprint: Blueprint, sources: Mapping[str, Ability]) -> Iterator[Finding]:
+def find_faults(blueprint: Blueprint, sources: Mapping[str, Ability], judge: Judge) -> Iterator[Finding]:
     """Name what is inconsistent in a blueprint, and where."""
     seen: set[str] = set()
     for at, slot in enumerate(blueprint.slots):
         if slot.id in seen:
             yield ("slots", at), f"slot {slot.id!r} stands twice"
         seen.add(slot.id)
-        for message in judge_slot(slot, blueprint, sources):
+        for message in (*judge_slot(slot, blueprint, sources), *(judge(slot) if slot.source in sources else ())):
             yield ("slots", at), f"slot {slot.id!r} {message}"
     yield from judge_budget(blueprint)
     yield from judge_markers(blueprint)
@@ -63,6 +71,8 @@ def judge_budget(blueprint: Blueprint) -> Iterator[Finding]:
         for name, share in tiers.items():
             if not 0 <= share <= 1:
                 yield ("budget", key, name), f"tier {name!r} takes a share from 0 to 1, not {share}"
+    if not 0 <= budget.window_share <= 1:
+        yield ("budget",), f"window_share is a share from 0 to 1, not {budget.window_share}"
     if min(budget.system, budget.turn, budget.reserve, budget.least, budget.window) < 0:
         yield ("budget",), "a budget has no negative numbers"
 
@@ -96,6 +106,8 @@ def judge_source(slot: Slot, sources: Mapping[str, Ability]) -> Iterator[str]:
     if slot.source not in sources:
         yield f"has the unknown source {slot.source!r}{suggest(slot.source, sorted(sources))}"
         return
+    if slot.source in ("template", LISTED) and slot.pace is Pace.TURN:
+        yield "may hold a template, which is filled in once for many turns; make its pace static or session"
     fast = sources[slot.source].pace
     if fast > slot.pace:
         yield f"is {slot.pace}, but its source {slot.source!r} depends on what changes with the {fast}; make it {fast}"

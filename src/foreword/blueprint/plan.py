@@ -18,6 +18,8 @@ class Planned:
     text: str = ""
     template: bool = False
     """Whether the file is one whose variables are filled in."""
+    personal: bool = False
+    """Whether the file depends on who is speaking, or where."""
     verdict: Verdict | None = None
     reason: str = ""
 

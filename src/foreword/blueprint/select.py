@@ -16,6 +16,7 @@ from foreword.words import Mode, Placement, Verdict
 
 AGENT = re.compile(r"^agents/[^/]+/")
 MARK = re.compile(r"\{(\w+)\}")
+NAMES = ("family", "situation", "group", "user", "os", "machine", "overlay")
 # The tail comes last in the text, wherever its slots stand in the file; nested slots stand where a template says.
 ORDER = {Placement.SYSTEM: 0, Placement.TAIL: 1, Placement.NESTED: 2}
 
@@ -90,7 +91,14 @@ def plan_slot(entry: Planned, listed: PromptFile | None, turn: Turn, clearance: 
     file = entry.paths[0] if entry.paths and shown else ""
     paths = tuple(find_candidates(file, turn, config, per_user=slot.per_user))
     trust = slot.trust if slot.file_trust is not None else least
-    return judge(replace(entry, paths=paths, trust=trust), turn, clearance, config, per_user=slot.per_user)
+    planned = replace(
+        entry,
+        paths=paths,
+        trust=trust,
+        template=listed is not None and listed.template,
+        personal=slot.per_user or bool(slot.situations) or "{" in slot.file,
+    )
+    return judge(planned, turn, clearance, config, per_user=slot.per_user)
 
 
 def plan_file(slot: Slot, listed: PromptFile, turn: Turn, clearance: Clearance, config: Config) -> Planned:
@@ -101,6 +109,7 @@ def plan_file(slot: Slot, listed: PromptFile, turn: Turn, clearance: Clearance, 
         trust=listed.trust,
         paths=tuple(find_candidates(listed.path, turn, config, per_user=listed.per_user)),
         template=listed.template,
+        personal=listed.per_user or bool(slot.situations),
     )
     return judge(entry, turn, clearance, config, per_user=listed.per_user)
 

@@ -7,6 +7,7 @@ from foreword.frozen import frozen
 from foreword.words import Mode, Pace, Placement, Trust, Word
 
 LISTED = "files"  # the source whose slot holds the further files of the configuration
+SKILLS = "skills"  # the source that takes two fields of every SKILL.md
 
 
 class Rendering(Word):
@@ -74,7 +75,8 @@ class Slot:
     item: str = ""
     """The tag around each of its texts, in a rendering with tags; the title's tag is then around all of them."""
     file: str = ""
-    """The workspace file it is read from; {family}, {situation}, {group} and {user} are filled in."""
+    """The workspace file it is read from; {family}, {situation}, {overlay}, {group}, {user}, {os} and {machine} are
+    filled in."""
     file_trust: Trust | None = None
     """The least clearance for that file, where the built-in text beneath it is for more people."""
     folder: str = ""
@@ -104,7 +106,7 @@ class Slot:
     cut: Cut = Cut.HEAD
     """How it is shortened."""
     limit: int = 0
-    """The most characters of one of its texts; no limit if 0."""
+    """The most characters of one of its texts, of the whole list for skills; no limit if 0."""
     limit_all: int = 0
     """The most characters of all its texts together, the first ones cut first; no limit if 0."""
     listed: Listing = Listing.NEVER
@@ -159,7 +161,9 @@ class Budget:
 
     def limit(self, window: int) -> int:
         """Return the tokens that static and session slots share, from blueprint and model alone."""
-        return min(self.system, int(self.bound(window) * self.window_share))
+        used = self.bound(window)
+        spare = used - self.keep_back(used) - min(self.turn, used // 4) if self.turn_room is Room.REST else used
+        return min(self.system, int(used * self.window_share), spare)
 
 
 @frozen

@@ -149,6 +149,4 @@ def fit_stable(terms: Terms, *runs: Filled) -> dict[int, FittedRun]:
 def close(run: Filled, fitted: dict[int, Fitted]) -> FittedRun:
     """Put the verdicts of a run in its order."""
     items = tuple(fitted[id(item)] if isinstance(item, Section) else item for item in run.items)
-    first = next((one for one in items if isinstance(one, Fitted) and one.body is not None), None)
-    continues = first is not None and not first.item.opens
-    return FittedRun(pace=run.pace, placement=run.placement, items=items, continues=continues)
+    return FittedRun(pace=run.pace, placement=run.placement, items=items, continues=run.continues)

@@ -43,6 +43,8 @@ def hold(section: Section, cap: int | None, terms: Terms) -> Fitted:
     """Take a section, or as much of it as its slot allows; without stubs a loss is told in the report alone."""
     if section.lost and not terms.blueprint.stub:
         return leave_out(section, 0, Verdict.DROPPED, "")
+    if not section.text and not section.opens:
+        return keep(section, 0)
     if cap is None:
         return keep(section, terms.scale.weigh(section, section.text))
     limit = f"{section.slot.limit or section.slot.limit_all:,} characters"

@@ -62,9 +62,9 @@ def can_list(section: Section) -> bool:
 
 
 def weigh_stub(section: Section, terms: Terms) -> int:
-    """Weigh the line that stands where a section was left out."""
+    """Weigh the line that stands where a section was left out, or the heading alone where others stand under it."""
     stub = write_stub(section, terms)
-    return terms.scale.weigh(section, stub) if stub else 0
+    return terms.scale.weigh(section, stub) if stub or section.leads else 0
 
 
 def share(wishes: Sequence[Wish], room: int, why: str, terms: Terms) -> list[Fitted]:

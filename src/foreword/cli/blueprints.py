@@ -59,11 +59,12 @@ def read(workspace: "Workspace | None", name: str) -> "Blueprint":
     from foreword.blueprint import load
     from foreword.shipped import list_blueprints, read_blueprint
     from foreword.sources import SOURCES
+    from foreword.sources.wording import judge_wording
 
     text = read_blueprint(name)
     if text is None:
         raise UnknownName("blueprint", name, list_blueprints())
-    return load(text, f"blueprints/{name}.yaml", SOURCES)
+    return load(text, f"blueprints/{name}.yaml", SOURCES, judge_wording)
 
 
 def describe(workspace: "Workspace | None", name: str) -> str:
@@ -164,7 +165,7 @@ COMMAND = Command(
     arguments="[NAME]",
     summary="list the blueprints, or print one",
     description="List the blueprints with what they are for, or print the slots of one of them in order.",
-    examples=("foreword blueprints", "foreword blueprints default", "foreword blueprints coop --json"),
+    examples=("foreword blueprints", "foreword blueprints default", "foreword blueprints default --json"),
     add_options=add_options,
     run=run,
 )

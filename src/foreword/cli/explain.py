@@ -87,7 +87,7 @@ COMMAND = Command(
         "foreword explain",
         "foreword explain --user bob --situation group --channel telegram",
         "foreword explain --model openai:gpt-5.4 --json",
-        'foreword explain --blueprint osa --state state.yaml --message "How is the release?"',
+        'foreword explain --state state.yaml --message "How is the release?"',
     ),
     add_options=add_turn_options,
     run=run,

@@ -11,6 +11,8 @@ from foreword.cli.place import open_here, see_from_here
 from foreword.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from foreword.assembly import Assembly
     from foreword.config import Config
     from foreword.turn import Toolset, Turn
@@ -75,11 +77,21 @@ def assemble(args: Namespace) -> "tuple[Workspace, Assembly]":
     workspace.close()
     for warning in (*assembly.clearance.warnings, *assembly.plan.warnings):
         warn(warning)
+    for reason in find_losses(assembly):
+        warn(reason)
     if assumed := assembly.terms.meter.facts.assumed:
         warn(assumed)
     if workspace.fault:
         warn(f"the configuration was changed and is not valid, so the old one is used:\n{workspace.fault}")
     return workspace, assembly
+
+
+def find_losses(assembly: "Assembly") -> "Iterator[str]":
+    """Find the files that are there and cannot be used, as far as the turn may see them."""
+    from foreword.sources import Section
+
+    items = (getattr(one, "item", one) for run in assembly.fit.runs for one in run.items)
+    yield from (item.note for item in items if isinstance(item, Section) and item.lost and item.note)
 
 
 def make_turn(args: Namespace, config: "Config") -> "Turn":

@@ -136,9 +136,14 @@ def judge_path(path: str) -> str:
     if ".." in path.split("/"):
         return f"must not contain '..': {path!r}"
     plain = normalise_path(path)
-    if plain == "foreword.yaml" or (plain.startswith(".") and plain != "."):
+    if plain == "foreword.yaml" or (plain != "." and is_hidden(plain)):
         return f"must not be the configuration or a hidden file such as .env: {path!r}"
     return "" if plain != "." else f"must name a file, not {path!r}"
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a part of a path begins with a dot, as the names of keys and of state do."""
+    return any(part.startswith(".") for part in path.split("/"))
 
 
 def normalise_path(path: str) -> str:

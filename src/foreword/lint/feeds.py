@@ -4,11 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from foreword.blueprint import Blueprint, Slot
-from foreword.blueprint.slot import LISTED
+from foreword.blueprint.slot import LISTED, SKILLS
 from foreword.config.schema import Config
 from foreword.frozen import frozen
-
-SKILLS = "skills"  # the source that takes two fields of every SKILL.md
 
 
 @frozen(eq=True)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from foreword.lint.feeds import SKILLS, Feed
+from foreword.blueprint.slot import SKILLS
+from foreword.lint.feeds import Feed
 from foreword.lint.page import Page, Span
 from foreword.lint.survey import Survey
 from foreword.sources.texts import IDENTITY

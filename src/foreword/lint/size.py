@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from foreword.blueprint.slot import Listing
-from foreword.lint.feeds import SKILLS, Feed
+from foreword.blueprint.slot import SKILLS, Listing
+from foreword.lint.feeds import Feed
 from foreword.lint.finding import Finding, Level
 from foreword.lint.survey import Survey
 from foreword.sources.document import Document

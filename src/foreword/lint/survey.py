@@ -1,10 +1,11 @@
 """The survey: every file a prompt could be made of, which slots it feeds, and where the configuration says so."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
-from foreword.blueprint import Blueprint
+from foreword.blueprint import Blueprint, Slot
 from foreword.config.schema import Config
 from foreword.config.structure import Keys, structure
 from foreword.errors import ConfigError, ForewordError, PathRefused
@@ -51,10 +52,10 @@ class Survey:
 def survey(workspace: Workspace) -> Survey:
     """Read a workspace as it is on the disk now."""
     workspace.refresh(now=True)
-    names = find_names(workspace)
     faults: list[Finding] = []
     lines = find_lines(workspace, faults)
     blueprints = find_blueprints(workspace, lines, faults)
+    names = find_names(workspace, blueprints.values())
     found = [(name, read(workspace, name)) for name in (*names, CONFIG)]
     return Survey(
         workspace=workspace,
@@ -68,13 +69,15 @@ def survey(workspace: Workspace) -> Survey:
     )
 
 
-def find_names(workspace: Workspace) -> tuple[str, ...]:
-    """Name every file of the root, of the known folders and of the configuration that is there."""
+def find_names(workspace: Workspace, blueprints: Iterable[Blueprint]) -> tuple[str, ...]:
+    """Name every file of the root, of the known folders, of the slots and of the configuration that is there."""
     config, files = workspace.config, workspace.files
     names = {name for name in os.listdir(files.root) if name.lower().endswith(TEXTS)}
-    for folder in FOLDERS:
+    slots = [slot for blueprint in blueprints for slot in blueprint.slots]
+    for folder in {*FOLDERS, *filter(None, map(find_folder, slots))}:
         names.update(files.list(folder))
     given = [entry.path for entry in config.prompt.files]
+    given += [slot.file for slot in slots if slot.file and "{" not in slot.file]
     given += [situation.prompt_overlay for situation in config.situations.values() if situation.prompt_overlay]
     for path in given:
         places = (
@@ -84,6 +87,12 @@ def find_names(workspace: Workspace) -> tuple[str, ...]:
         )
         names.update(place for place in places if os.path.lexists(os.path.join(files.root, place)))
     return tuple(sorted(names - {CONFIG}))
+
+
+def find_folder(slot: Slot) -> str:
+    """Find the folder in which the files of a slot lie, as far as it has one name for every turn."""
+    parts = slot.folder.split("/") if slot.folder else slot.file.split("/")[:-1]
+    return "/".join(takewhile(lambda part: "{" not in part, parts))
 
 
 def read(workspace: Workspace, name: str) -> str | Trouble:

@@ -74,6 +74,10 @@ def find_listed(survey: Survey, reach: Reach) -> Iterator[Finding]:
             where = f"users/NAME/{entry.path}" if entry.per_user else entry.path
             remedy = f"write it, or take {entry.path} out of prompt.files"
             yield warn(CONFIG, line, f"{where} is listed and does not exist", remedy)
+        elif not any(find_id(entry, plan) for plan in survey.blueprints.values()):
+            names = ", ".join(sorted({plan.name for plan in survey.blueprints.values()}))
+            message = f"no turn can have {entry.path}: {names} has no slot for further files"
+            yield warn(CONFIG, line, message, "add a slot with the source `files` to the blueprint, or use another one")
         elif not any((agent, find_id(entry, plan)) in reach.slots for agent, plan in survey.blueprints.items()):
             yield warn(
                 CONFIG,

@@ -24,22 +24,29 @@ def check_variables(survey: Survey) -> Iterator[Finding]:
 
 
 def judge(page: Page, feeds: list[Feed]) -> Iterator[Finding]:
-    """Judge one template by the variables that the blueprints it stands in have."""
-    known = {*NAMES, *(slot.variable for feed in feeds for slot in feed.blueprint.slots if slot.variable)}
+    """Judge one template by the variables of each blueprint it stands in."""
     start = page.body[0]
     try:
-        _, names = compile_template(page.text[start:].strip("\n").rstrip())
+        names = compile_template(page.text[start:].strip("\n").rstrip()).names
     except TemplateFault as fault:
         line = page.line_of(start) + max(fault.line - 1, 0)
-        yield report(page, line, str(fault), "correct it; until then it is left out, or the built-in text stands in")
+        yield report(page, line, fault.message, "correct it; until then it is left out, or the built-in text stands in")
         return
     for name in sorted(names):
         line = find_line(page, name)
         if name == MOVING:
             message = f"{name} moves with every turn and would break the cached prefix, so no time stands here"
             yield report(page, line, message, "take it out; the time is told with each message")
-        elif name not in known:
-            yield report(page, line, f"there is no variable {name!r}, so nothing will stand here", suggest(name, known))
+        elif unknown := {feed.agent: known for feed in feeds if name not in (known := find_known(feed))}:
+            # Agents are named only where the file is in order for others.
+            agents = f" for {', '.join(sorted(unknown))}" if len(unknown) < len({feed.agent for feed in feeds}) else ""
+            message = f"there is no variable {name!r}{agents}, so nothing will stand here"
+            yield report(page, line, message, suggest(name, next(iter(unknown.values()))))
+
+
+def find_known(feed: Feed) -> set[str]:
+    """Find the variables that a template may name in one agent's prompt."""
+    return {*NAMES, *(slot.variable for slot in feed.blueprint.slots if slot.variable)}
 
 
 def find_line(page: Page, name: str) -> int:

@@ -80,8 +80,6 @@ def join_bare(blocks: Iterable[Block], separator: str) -> Iterator[Block]:
         bare = block if block.text == separator and whole is block else None
         if bare is None:
             yield whole
-    if bare:
-        yield bare
 
 
 def join_blocks(first: Block, second: Block) -> Block:
@@ -114,7 +112,8 @@ def draw_run(run: FittedRun, layout: Layout, goes_on: bool) -> Block:  # noqa: F
         # The fit weighed every section as if it were alone.
         alone = place == ALONE or (place.opens and place.ends and not section.slot.item)
         tokens = one.tokens if alone else layout.meter.count(piece)
-        spans.append(Span(section.id, at, at + len(piece), tokens))
+        if piece:
+            spans.append(Span(section.id, at, at + len(piece), tokens))
         pieces.append(piece)
         at += len(piece)
     return Block(

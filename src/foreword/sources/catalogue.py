@@ -1,5 +1,6 @@
 """Sources that list what the agent can load: skills, and the memory menu."""
 
+import re
 from functools import lru_cache
 
 from foreword.blueprint import Planned
@@ -13,6 +14,8 @@ from foreword.sources.texts import UNFOUND
 from foreword.sources.view import SessionView, StaticView
 from foreword.tokens import Meter
 from foreword.words import Pace, Verdict
+
+STRUCTURE = re.compile(r"^[#=_*-]")  # what makes a line more than words
 
 
 @source("skills", Pace.STATIC)
@@ -56,7 +59,7 @@ def show_skill(folder: str, document: Document) -> str:
     name = document.field("name") or folder.rpartition("/")[2]
     lines = [f'<skill name="{escape_attribute(name)}" source="skill" path="{escape_attribute(folder)}">']
     if description := document.field("description"):
-        lines.append(escape_markup(one_line(description)))
+        lines.append(STRUCTURE.sub(r"\\\g<0>", escape_markup(one_line(description))))
     return "\n".join([*lines, "</skill>"])
 
 

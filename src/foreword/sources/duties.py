@@ -4,7 +4,7 @@ from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
 from foreword.sources.document import normalise, one_line
 from foreword.sources.registry import source
-from foreword.sources.section import Item, Section, absent
+from foreword.sources.section import Item, Missing, Section, absent
 from foreword.sources.view import SessionView, StaticView, TurnView
 from foreword.words import Pace
 
@@ -14,11 +14,13 @@ STORAGE = {"Files:": "files", "Instructions:": "instructions", "Memory:": "memor
 @source("responsibilities", Pace.STATIC)
 def list_responsibilities(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
     """Give what the agent has taken on, each under its title."""
-    items = [
-        Section(entry=entry, name=title, title=title, text=text, origin="foreword.yaml")
-        for one in view.settings.responsibilities
-        if (title := one_line(one.title)) and (text := normalise(one.content).strip())
-    ]
+    items: list[Item] = []
+    for one in view.settings.responsibilities:
+        title = one_line(one.title)
+        if text := normalise(one.content).strip():
+            items.append(Section(entry=entry, name=title, title=title, text=text, origin="foreword.yaml"))
+        else:
+            items.append(Missing(entry=entry, name=title, reason="its content is blank"))
     return tuple(items) or absent(entry, "the agent has taken on nothing in particular")
 
 

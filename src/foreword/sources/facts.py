@@ -134,9 +134,10 @@ def tell_manner(name: str, view: TurnView) -> str:
 
 
 def tell_bulletin(view: TurnView) -> str:
-    """Tell the bulletin that was made at the highest clearance which is not above this one."""
+    """Tell the bulletin that was made at the highest clearance which is not above this one; a blank one is none."""
     fitting = [one for one in view.state.bulletins if one.trust <= view.static.clearance]
-    return normalise(max(fitting, key=lambda one: one.trust).text).strip() if fitting else ""
+    told = [(one.trust, text) for one in fitting if (text := normalise(one.text).strip())]
+    return max(told, key=lambda one: one[0])[1] if told else ""
 
 
 def round_tokens(tokens: int) -> str:

@@ -16,6 +16,7 @@ LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a promp
 SWEEP = 0.25  # seconds between two looks at the disk
 RACY = 50_000_000  # a file written so few nanoseconds before it was read may change again unseen
 MANY_NAMES = 5_000  # watched names, after which those that lead nowhere are forgotten
+MANY_FOLDERS = 200  # visited folders, after which those that were not visited for long are forgotten
 
 Signature = tuple[int, ...] | None
 T = TypeVar("T")
@@ -36,7 +37,9 @@ class Files:
 
     def __init__(self, root: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.root = os.path.realpath(root)
+        self.below = os.path.join(self.root, "")  # how every place in it begins; the file system's root is its own
         self.generation = 0
+        self.is_left = False
         self._clock = clock
         self._swept = clock()
         self._lock = RLock()
@@ -85,6 +88,8 @@ class Files:
 
     def find(self, path: str, name: str | None = None) -> object:
         """Return the mark of a file, or of a listing, which is another one as soon as it has changed."""
+        if self.is_left:
+            return object()  # nobody looks at it again, so nothing that was read in it can be held to be as it was
         if name is None:
             return self._files.get(path) or self._links.get(path)
         return self._folders.get(f"{path}\0{name}")
@@ -106,7 +111,9 @@ class Files:
     def visit(self, folder: str) -> "Files":
         """Return the files of another folder; they are looked at whenever these are."""
         with self._lock:
-            return self._visited.setdefault(folder, Files(folder, self._clock))
+            files = self._visited.pop(folder, None) or Files(folder, self._clock)
+            self._visited[folder] = files  # the last one is the one that was visited last
+            return files
 
     def _sweep(self) -> None:
         stale = self._find_stale()
@@ -121,7 +128,7 @@ class Files:
             del self._links[path]
         before = [(files, files.generation) for files in self._visited.values()]
         elsewhere = [files for files, generation in before if files.refresh(now=True) != generation]
-        if stale or gone or moved or elsewhere:
+        if self._leave() or stale or gone or moved or elsewhere:
             self.generation += 1
         self._forget()
 
@@ -139,6 +146,13 @@ class Files:
             if signature != seen.signature or seen.racy:
                 stale.append(path)
         return stale
+
+    def _leave(self) -> bool:
+        """Forget the folders that were not visited for long, once there are many."""
+        left = [*self._visited][:-MANY_FOLDERS]
+        for folder in left:
+            self._visited.pop(folder).is_left = True
+        return bool(left)
 
     def _forget(self) -> None:
         """Forget names that lead nowhere, once there are many: whoever asks again finds out again."""
@@ -187,7 +201,7 @@ class Files:
         return os.path.join(self.root, *parts)
 
     def _holds(self, place: str) -> bool:
-        return place == self.root or place.startswith(self.root + os.sep)
+        return place == self.root or place.startswith(self.below)
 
     def _read(self, path: str) -> Seen[str | Trouble | None]:
         try:

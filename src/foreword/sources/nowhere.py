@@ -6,7 +6,7 @@ from foreword.sources.document import Document, Trouble
 class Nowhere:
     """A place without files; everything looked for in it is absent."""
 
-    root = ""
+    root = below = ""
     generation = 0
 
     def read(self, _path: str) -> Document | Trouble | None:

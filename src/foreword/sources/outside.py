@@ -1,10 +1,12 @@
 """Text from outside: the files of a project and of the folders above it, scanned and labelled."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from foreword.blueprint import Planned
+from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, one_line
 from foreword.sources.form import fill_form
 from foreword.sources.injection import scan
@@ -31,13 +33,8 @@ def read_project(view: SessionView, entry: Planned) -> tuple[Item, ...] | Item:
     project = os.path.realpath(given)
     items: list[Item] = []
     for folder in climb(project, view.project_stop):
-        visitor = view.static.files.visit(folder)
-        for path in list_paths(visitor):
-            # The workspace's own AGENTS.md has a slot of its own.
-            if path != LAST or not visitor.is_home:
-                name = os.path.relpath(os.path.join(folder, path), project).replace(os.sep, "/")
-                items.extend(read_outside(visitor, path, one_line(name), entry))
-    return tuple(items) or absent(entry, "neither the project nor a folder above it has anything to say")
+        items.extend(read_folder(view.static.files.visit(folder), os.path.relpath(folder, project), entry))
+    return tuple(introduce(items)) or absent(entry, "neither the project nor a folder above it has anything to say")
 
 
 def climb(project: str, stop: str) -> list[str]:
@@ -47,6 +44,31 @@ def climb(project: str, stop: str) -> list[str]:
     while folders[-1] != end and os.path.dirname(folders[-1]) != folders[-1]:
         folders.append(os.path.dirname(folders[-1]))
     return folders[::-1]
+
+
+def introduce(items: Iterable[Item]) -> Iterator[Item]:
+    """Say before the first text whose words these are."""
+    told = False
+    for item in items:
+        if told or not isinstance(item, Section) or item.lost:
+            yield item
+        else:
+            told = True
+            yield replace(item, before=f"{read_builtin('outside')}\n{item.before}")
+
+
+def read_folder(visitor: Visitor, place: str, entry: Planned) -> Iterator[Item]:
+    """Read the files of one folder; what two names lead to is shown once, under the first of them."""
+    shown: set[str] = set()
+    for path in list_paths(visitor):
+        if visitor.is_home and path == LAST:  # the workspace's own has a slot of its own
+            continue
+        name = os.path.normpath(os.path.join(place, path)).replace(os.sep, "/")
+        items = tuple(read_outside(visitor, path, one_line(name), entry))
+        target = visitor.find_target(path)
+        if items and target not in shown:
+            shown.add(target)
+            yield from items
 
 
 def list_paths(visitor: Visitor) -> Iterator[str]:

@@ -7,7 +7,6 @@ that nothing can grow but by the steps of a loop, and those are counted.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import product
 from typing import Any, Generic, TypeVar
 
 from foreword.errors import InputError
@@ -18,10 +17,9 @@ MOST_NODES = 5_000  # parts of a template
 MOST_STEPS = 10_000  # steps of all its loops together
 LONG = 50  # parts of a step, or characters of a filtered text, that count for one step more
 MOST_OUTPUT = 1_000_000  # characters that it writes by itself
-MOST_MOVING = 4  # variables that change within a session and that one template may name without moving as a whole
 MOST_THINGS = 1_000_000  # that one variable may stand for
 SIGN = "\0"  # what no file can hold, and no template may write
-STEPS = f"{SIGN}steps"  # a name that no template can write
+STEPS, COUNTED = f"{SIGN}steps", f"{SIGN}counted"  # names that no template can write
 WRITTEN = re.compile(f"{SIGN}([0-9]{{1,9}}){SIGN}")
 NODES = (
     "Template", "Output", "TemplateData", "Name", "Getattr", "Getitem", "For", "If", "Const", "Compare", "Operand",
@@ -64,41 +62,40 @@ class Pattern:
     def fill_apart(
         self, variables: Mapping[str, Sequence[tuple[str, T]]], moving: Sequence[str]
     ) -> tuple[list[str | T], list[str | T]]:
-        """Write the template out in two parts: what is the same whatever the moving variables are, and the rest."""
+        """Write the template out in two parts: what stands before any mention of a moving variable, and the rest."""
         things: dict[int, tuple[T, ...]] = {}
-        written = self._write(variables, things)
-        stable = min((count_common(written, other) for other in self._imagine(variables, moving)), default=len(written))
-        # A sign is not cut in two, and white space belongs to what follows it.
-        stable -= len(written[:stable].rpartition(SIGN)[2]) + 1 if written.count(SIGN, 0, stable) % 2 else 0
-        stable = len(written[:stable].rstrip()) if moving else stable
-        placed: set[int] = set()
-        first = list(split_marks(written[:stable], things, placed))
-        return first, list(split_marks(written[stable:], things, placed))
-
-    def _imagine(self, variables: Mapping[str, Sequence[tuple[str, T]]], moving: Sequence[str]) -> Iterator[str]:
-        """Write the template out for everybody: with and without each of the moving variables."""
-        if len(moving) > MOST_MOVING:
-            yield ""
-            return
-        for there in product((False, True), repeat=len(moving)) if moving else ():
-            those = {name: [("x", None)] if is_there else [] for name, is_there in zip(moving, there, strict=True)}
-            yield self._write({**variables, **those}, {})
-
-    def _write(self, variables: Mapping[str, Sequence[tuple[str, Any]]], things: dict[int, tuple[Any, ...]]) -> str:
-        """Write the template out, with a sign wherever something stands."""
         context = {name: Mark.of(at, variables[name], things) for at, name in enumerate(sorted(variables))}
-        template = compile_template(self.source)[0]
+        steps = Steps()
+        compiled = compile_template(self.source, frozenset(moving))
+        first, second = (self._write(template, context, steps) for template in (compiled.stable, compiled.moving))
+        # White space belongs to what follows it.
+        stable = first.rstrip() if moving else first
+        rest = first[len(stable) :] + second
+        placed: set[int] = set()
+        return list(split_marks(stable, things, placed)), list(split_marks(rest, things, placed))
+
+    def _write(self, template: Any, context: Mapping[str, Any], steps: "Steps") -> str:
+        """Write one part out, with a sign wherever something stands."""
         try:
-            return "".join(bound(template.generate({**self.known, **context, STEPS: Steps()})))
+            return "".join(bound(template.generate({**self.known, **context, STEPS: steps})))
         except TemplateFault:
             raise
         except Exception as error:  # noqa: BLE001 - a template may fail in any way, and none may end the turn
             raise TemplateFault(f"cannot be filled in: {error}") from None
 
 
+@frozen
+class Compiled:
+    """A template that was looked at, in two parts, and the variables it mentions."""
+
+    stable: Any
+    moving: Any
+    names: frozenset[str]
+
+
 def read_pattern(text: str, known: Mapping[str, str]) -> Pattern:
     """Read a template, or raise TemplateFault with the line."""
-    _, names = compile_template(text)
+    names = compile_template(text).names
     return Pattern(source=text, names=names, known={name: value.replace(SIGN, "") for name, value in known.items()})
 
 
@@ -176,11 +173,6 @@ def write_sign(number: int) -> str:
     return f"{SIGN}{number}{SIGN}"
 
 
-def count_common(one: str, other: str) -> int:
-    """Count the characters with which two texts begin alike."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-
-
 def split_marks(text: str, things: Mapping[int, tuple[T, ...]], placed: set[int]) -> Iterator[str | T]:
     """Split what was written at its signs; a thing that was placed already is not placed again.
 
@@ -202,8 +194,8 @@ def split_marks(text: str, things: Mapping[int, tuple[T, ...]], placed: set[int]
 
 
 @lru_cache(maxsize=256)
-def compile_template(text: str) -> tuple[Any, frozenset[str]]:
-    """Compile a template after every part of it was looked at, and name its variables."""
+def compile_template(text: str, moving: frozenset[str] = frozenset()) -> Compiled:
+    """Compile a template after every part of it was looked at; what mentions a moving variable begins a second part."""
     from jinja2 import nodes
     from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
@@ -217,14 +209,33 @@ def compile_template(text: str) -> tuple[Any, frozenset[str]]:
         for loop in tree.find_all(nodes.For):
             step = (*loop.body, *([loop.test] if loop.test else ()))
             cost = nodes.Const(1 + sum(weigh(node) for part in step for node in walk(part)) // LONG)
-            loop.iter = nodes.Filter(loop.iter, "counted", [cost], [], None, None, lineno=loop.lineno)
-        return environment.from_string(tree), names
+            loop.iter = nodes.Filter(loop.iter, COUNTED, [cost], [], None, None, lineno=loop.lineno)
+        parts = [nodes.Template(body, lineno=1) for body in split_body(tree.body, moving)]
+        stable, rest = (environment.from_string(part.set_environment(environment)) for part in parts)
+        return Compiled(stable=stable, moving=rest, names=names)
     except TemplateSyntaxError as error:
         raise TemplateFault(f"is not a usable template: {error.message}", error.lineno) from None
     except (RecursionError, MemoryError, SyntaxError):  # Python has limits for what Jinja writes
         raise TemplateFault("is not a usable template: it is nested too deeply") from None
     except (TemplateError, ArithmeticError, ValueError) as error:
         raise TemplateFault(f"is not a usable template: {error}") from None
+
+
+def split_body(body: Sequence[Any], moving: frozenset[str]) -> tuple[list[Any], list[Any]]:
+    """Split the parts of a template before the first one that mentions a moving variable."""
+    from jinja2 import nodes
+
+    flat: list[Any] = []
+    for node in body:
+        several = isinstance(node, nodes.Output)
+        flat += [nodes.Output([one], lineno=one.lineno) for one in node.nodes] if several else [node]
+    first = next((at for at, node in enumerate(flat) if mentions(node, moving)), len(flat))
+    return flat[:first], flat[first:]
+
+
+def mentions(tree: Any, names: frozenset[str]) -> bool:
+    """Whether a part of a template mentions one of these variables."""
+    return any(type(node).__name__ == "Name" and node.name in names for node in walk(tree))
 
 
 def find_names(tree: Any) -> frozenset[str]:
@@ -307,6 +318,6 @@ def make_environment() -> Any:
         return context[STEPS].count(items, cost)  # type: ignore[no-any-return]
 
     environment.globals.clear()
-    environment.filters = {**{name: bind(name) for name in FILTERS}, "counted": counted}
+    environment.filters = {**{name: bind(name) for name in FILTERS}, COUNTED: counted}
     environment.tests = {name: environment.tests[name] for name in TESTS}
     return environment

@@ -18,6 +18,7 @@ from foreword.sources.hint import add_hint
 from foreword.sources.nowhere import Nowhere
 from foreword.sources.registry import SOURCES
 from foreword.sources.section import Filled, Item, Missing, Section, absent
+from foreword.sources.template import plait
 from foreword.sources.trace import Kept, Part, Reader
 from foreword.sources.view import SessionView, StaticView, TurnView, View
 from foreword.sources.weave import weave
@@ -93,6 +94,8 @@ def ask(entry: Planned, view: View) -> tuple[Item, ...]:
     except Exception as error:  # noqa: BLE001 - a source of a user's own may raise anything; the turn goes on
         reason = f"source {entry.slot.source!r} failed: {type(error).__name__}: {error}"
         answer = Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED)
+    if entry.template and isinstance(answer, Section) and answer.pattern is None and answer.path:
+        answer = plait(answer, narrow_static(view))
     if slot.form and not source.fields:
         answer = surround(answer, entry, narrowed)
     if type(answer) is Missing:
@@ -103,11 +106,24 @@ def ask(entry: Planned, view: View) -> tuple[Item, ...]:
     return tuple(map(add_hint, answers)) if slot.hint and slot.placement is not Placement.NESTED else answers
 
 
+def find_gap(answer: tuple[Item, ...] | Item) -> str | None:
+    """Say why there is no text where a form's default may stand, or None where there is one."""
+    if isinstance(answer, Missing):
+        return answer.reason if answer.verdict is Verdict.ABSENT else None
+    return answer.note if isinstance(answer, Section) and answer.lost else None
+
+
+def narrow_static(view: View) -> StaticView:
+    """Return what a static source may know."""
+    return view if isinstance(view, StaticView) else view.static
+
+
 def surround(answer: tuple[Item, ...] | Item, entry: Planned, view: View) -> tuple[Item, ...] | Item:
     """Put a text into its slot's form; where there is none, the form's own default may stand."""
     form = read_form(entry.slot.form)
-    if isinstance(answer, Missing) and form.default and answer.verdict is Verdict.ABSENT:
-        answer = Section(entry=entry, text=form.default, origin="built-in default", note=answer.reason)
+    reason = find_gap(answer) if form.default else None
+    if reason is not None:
+        answer = Section(entry=entry, text=form.default, origin="built-in default", note=reason)
     if not isinstance(answer, Section):
         return answer
     before, after = split_form(entry.slot.form, find_values(form.names, view))

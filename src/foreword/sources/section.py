@@ -65,6 +65,8 @@ class Section(Placed):
     """What stands in for a template that cannot be filled in."""
     opens: bool = True
     """Whether its heading stands before it; not where a template goes on."""
+    leads: bool = False
+    """Whether other parts of a template stand under its heading, which then stays when its text is left out."""
 
 
 @frozen
@@ -113,6 +115,8 @@ class Filled:
     pace: Pace
     placement: Placement
     items: tuple[Item, ...]
+    continues: bool = False
+    """Whether it goes on with a template that began in the run before."""
 
     @property
     def sections(self) -> Iterator[Section]:

@@ -14,6 +14,7 @@ from foreword.sources.view import StaticView
 from foreword.turn import Tool
 from foreword.words import Pace
 
+LINE = {"type", "properties", "required"}  # what the line of parameters tells of a schema
 DESCRIPTION = 160  # characters of a tool's description; its schema travels beside the prompt
 
 
@@ -38,7 +39,10 @@ def clean(text: str) -> str:
 @source("tool_signatures", Pace.STATIC)
 def list_signatures(view: StaticView, entry: Planned) -> Item:
     """List the tools that this clearance may know of, one line each, with their parameters."""
-    lines = [f"- {tool.name}({sign_tool(tool)}): {shorten_description(tool)}".rstrip(": ") for tool in view.tools.tools]
+    lines = [
+        ": ".join(filter(None, (f"- {tool.name}({sign_tool(tool)})", shorten_description(tool))))
+        for tool in view.tools.tools
+    ]
     return Section(entry=entry, text="\n".join(lines), origin="tools") if lines else absent(entry, "there are no tools")
 
 
@@ -61,16 +65,20 @@ def show_schema(tool: Tool) -> Iterator[str]:
     """Show one tool: what it does, its parameters in a line, and the schema where that line is not all of it."""
     if description := clean(tool.description):
         yield description
-    parameters = list(list_parameters(tool))
-    if not parameters:
-        return
-    yield "Params: " + ", ".join(
-        f"{name} ({kind}{', required' if needed else ''})" for name, kind, needed in parameters
-    )
-    described = tool.parameters["properties"].values()
-    more = any(not isinstance(about, Mapping) or about.keys() - {"type"} for about in described)
-    if more and (schema := write_schema(tool.parameters)):
-        yield f"Schema: {schema}"
+    if parameters := list(list_parameters(tool)):
+        yield "Params: " + ", ".join(
+            f"{name} ({kind}{', required' if needed else ''})" for name, kind, needed in parameters
+        )
+    if says_more(tool.parameters):
+        yield f"Schema: {write_schema(tool.parameters)}"
+
+
+def says_more(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema says more than the names and types of its parameters, and which must be given."""
+    properties = schema.get("properties")
+    described = properties.values() if isinstance(properties, Mapping) else ()
+    further = any(not isinstance(about, Mapping) or about.keys() - {"type"} for about in described)
+    return further or bool(schema.keys() - LINE)
 
 
 def list_parameters(tool: Tool) -> Iterator[tuple[str, str, bool]]:
@@ -84,17 +92,9 @@ def list_parameters(tool: Tool) -> Iterator[tuple[str, str, bool]]:
 
 
 def write_schema(parameters: Mapping[str, Any]) -> str:
-    """Write a schema as JSON on one line, or nothing where it is none."""
-    try:
-        text = json.dumps(parameters, sort_keys=True, ensure_ascii=False, default=simplify)
-        return text if text.isprintable() else json.dumps(parameters, sort_keys=True, default=simplify)
-    except (TypeError, ValueError, RecursionError):
-        return ""
-
-
-def simplify(value: object) -> object:
-    """Stand in for a value that JSON does not know; its own words could be others in each process."""
-    return dict(value) if isinstance(value, Mapping) else type(value).__name__
+    """Write a schema as JSON on one line."""
+    text = json.dumps(parameters, sort_keys=True, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(parameters, sort_keys=True)
 
 
 @source("tool_guidance", Pace.STATIC)

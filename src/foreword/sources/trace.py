@@ -11,7 +11,7 @@ from foreword.sources.nowhere import Nowhere
 from foreword.sources.section import Filled, Item
 from foreword.words import Trust
 
-OWNED = ("memory/", "users/")  # what lies here is nobody's project
+OWNED = "memory/"  # what lies here is nobody's project
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,13 @@ class Reader:
         if self._clearance < self._guard.listed.get(path, Trust.PUBLIC):
             return False
         target = self._files.find_target(path)
-        if is_internal(target) or (target != path and self._clearance < self._guard.find_least(target)):
+        if is_internal(target) or (target != path and not self._may_follow(path, target)):
             self._files.watch_link(path)
             return False
         return True
+
+    def _may_follow(self, path: str, target: str) -> bool:
+        return self._guard.may_lead(path, target) and self._clearance >= self._guard.find_least(target)
 
     def _note(self, trace: Trace) -> None:
         if self._traces is not None:
@@ -76,10 +79,10 @@ class Reader:
         """Whether this clearance may open a file outside: one that lies in the workspace only by its own trust."""
         target = visited.find_target(path)
         place = os.path.join(visited.root, target)
-        inside = place.removeprefix(self._files.root + os.sep).replace(os.sep, "/")
+        inside = place.removeprefix(self._files.below).replace(os.sep, "/")
         if inside == place:
             return True
-        if target == path and not inside.startswith(OWNED):
+        if target == path and not inside.startswith(OWNED) and not self._guard.find_person(inside):
             return self._clearance >= self._guard.listed.get(inside, Trust.PUBLIC)
         return not is_internal(inside) and self._clearance >= self._guard.find_least(inside)
 
@@ -127,6 +130,10 @@ class Visitor:
             return self._files.read(path)
         self._files.watch_link(path)
         return Trouble(path=path, reason="is a link to something else than Markdown and is refused") if linked else None
+
+    def find_target(self, path: str) -> str:
+        """Return where a path leads in its folder, links followed."""
+        return self._files.find_target(path)
 
     def read_text(self, path: str) -> str:
         """Return the whole text of a document, comments included."""

@@ -10,9 +10,10 @@ from foreword.frozen import frozen
 from foreword.sources.hint import add_hint
 from foreword.sources.pattern import TemplateFault
 from foreword.sources.section import Filled, Item, Missing, Section, lament
-from foreword.words import Pace, Placement
+from foreword.words import Pace, Placement, Verdict
 
 GAP = "\n\n"
+SEAM = ""  # where a template begins to move; it weighs nothing, so that what stands before it never depends on the rest
 SIGNS = re.compile(r"^\W+")
 Flowing = tuple[Pace, Placement, Item]
 
@@ -40,7 +41,9 @@ def has_pattern(run: Filled) -> bool:
 def gather(flow: Iterator[Flowing]) -> Iterator[Filled]:
     """Gather neighbours of one pace and one placement into runs."""
     for (pace, placement), group in groupby(flow, key=lambda flowing: flowing[:2]):
-        yield Filled(pace=pace, placement=placement, items=tuple(item for _, _, item in group))
+        items = tuple(item for _, _, item in group)
+        first = next((item for item in items if isinstance(item, Section)), None)
+        yield Filled(pace=pace, placement=placement, items=items, continues=first is not None and not first.opens)
 
 
 @frozen
@@ -63,11 +66,13 @@ class Loom:
     def __init__(self, runs: Sequence[Filled]) -> None:
         self._paces: dict[str, Pace] = {}
         self._nested: dict[str, list[Section]] = {}
+        self._settled: set[str] = set()
         for pace, item in ((run.pace, item) for run in runs for item in run.items):
             if item.slot.variable and not (isinstance(item, Section) and item.pattern):
                 nested = self._nested.setdefault(item.slot.variable, [])
-                nested.extend([item] if isinstance(item, Section) else ())
+                nested.extend([item] if isinstance(item, Section) and not is_hopeless(item) else ())
                 self._paces[item.slot.variable] = max(pace, self._paces.get(item.slot.variable, pace))
+                self._settled |= {item.slot.variable} if item.slot.placement is not Placement.NESTED else set()
         self._taken: dict[str, Section] = {}
         self._woven = {id(one): self.fill(one, run.pace) for run in runs for one in run.sections if one.pattern}
 
@@ -76,7 +81,10 @@ class Loom:
         pattern = template.pattern
         if pattern is None:
             return Woven(template=template, stable=(template.text,), pace=pace, given={})
-        names = sorted(pattern.names & self._nested.keys())
+        named = sorted(pattern.names & self._nested.keys())
+        # A slot that has a place of its own does not leave it for a template that not everybody has.
+        kept = self._settled if template.entry.personal else set()
+        names = [name for name in named if name not in kept or self._paces[name] >= pace]
         given = {name: self._nested[name] for name in names if name not in self._taken}
         faster = [name for name in given if self._paces[name] > pace]
         try:
@@ -90,13 +98,15 @@ class Loom:
             return self.fill(replace(template.instead, note=add(reason, "the built-in text stands in")), pace)
         unknown = ", ".join(sorted(pattern.names - pattern.known.keys() - self._nested.keys()))
         note = add(template.note, f"unknown variables are left out: {unknown}" if unknown else "")
-        for name in names:
-            if self._taken.setdefault(name, template) is not template:
+        for name in named:
+            if name not in names:
+                note = add(note, f"{name} has its own place")
+            elif self._taken.setdefault(name, template) is not template:
                 note = add(note, f"{name} stands in {self._taken[name].origin} already")
         return Woven(
             template=replace(template, note=note, pattern=None),
             stable=stable,
-            moving=moving or ([""] if faster else []),
+            moving=moving,
             pace=max((self._paces[name] for name in faster), default=pace),
             given=given,
         )
@@ -107,6 +117,12 @@ class Loom:
             taken = self._taken.get(item.slot.variable) if item.slot.variable else None
             if isinstance(item, Section) and item.pattern:
                 yield from self.expand(item, run)
+            elif isinstance(item, Section) and is_hopeless(item):
+                yield (
+                    run.pace,
+                    run.placement,
+                    Missing(entry=item.entry, name=item.name, reason=item.note, verdict=Verdict.DROPPED),
+                )
             elif isinstance(item, Missing) or (not taken and run.placement is not Placement.NESTED):
                 yield run.pace, run.placement, item
             elif not taken:
@@ -116,15 +132,19 @@ class Loom:
     def expand(self, template: Section, run: Filled) -> Iterator[Flowing]:
         """Write a template out as its passages and the sections between them; the pace never slows down on the way."""
         woven = self._woven[id(template)]
-        stable = trim([*join(woven.stable)], end=not woven.moving)
+        parted = woven.pace is not run.pace
+        stable = trim([*join(woven.stable)], end=not parted)
         moving = trim([*join(woven.moving)], start=not stable)
         if stable and moving and isinstance(stable[-1], Section) and isinstance(moving[0], Section):
             moving[0] = replace(moving[0], before=GAP + moving[0].before)
+        if stable and parted:
+            moving.insert(0, SEAM)
         sections = list(number([*stable, *moving], woven.template))
-        if not sections:
-            reason = woven.template.note or "it is blank"
+        if not any(section.entry is template.entry for section in sections):
+            reason = woven.template.note or ("it has no words of its own" if sections else "it is blank")
             # Where somebody else has a text, its pace parts the blocks for everybody.
-            yield woven.pace, run.placement, Missing(entry=template.entry, name=template.name, reason=reason)
+            pace = run.pace if sections else woven.pace
+            yield pace, run.placement, Missing(entry=template.entry, name=template.name, reason=reason)
         for at, section in enumerate(sections):
             pace = run.pace if stable and at < len(sections) - len(moving) else woven.pace
             yield pace, run.placement, add_hint(section)
@@ -133,6 +153,11 @@ class Loom:
             if one.id not in placed:
                 reason = f"{woven.template.origin} does not place it"
                 yield run.pace, run.placement, Missing(entry=one.entry, name=one.name, reason=reason)
+
+
+def is_hopeless(item: Section) -> bool:
+    """Whether a text that only a template shows cannot be used, so that the template says something else instead."""
+    return item.lost and item.slot.placement is Placement.NESTED
 
 
 def add(note: str, more: str) -> str:
@@ -176,19 +201,19 @@ def number(found: list[str | Section], template: Section) -> Iterator[Section]:
     for at, piece in enumerate(found):
         first, last = at == 0, at == len(found) - 1
         if isinstance(piece, str):
-            count += 1
-            name = template.name if count == 1 else f"{template.name}{':' if template.name else ''}{count}"
-            section = replace(template, name=name, text=piece, path="", note=template.note if count == 1 else "")
+            count += piece != SEAM or first
+            part = "" if first else str(count) if piece != SEAM else "seam"
+            name = ":".join(filter(None, (template.name, part)))
+            section = replace(template, name=name, text=piece, path="", note=template.note if first else "")
         else:
             section = replace(piece, title="", after=piece.after.rstrip("\n") if last else piece.after)
-        yield replace(section, opens=first)
+        yield replace(section, opens=first, leads=first and not last)
 
 
 def trim(pieces: list[str | Section], *, start: bool = True, end: bool = True) -> list[str | Section]:
-    """Take the white space from the ends of a template; where it goes on, an end may be all there is."""
+    """Take the white space from the ends of a template."""
     if start and pieces and isinstance(pieces[0], str):
         pieces[0] = pieces[0].lstrip("\n")
     if end and pieces and isinstance(pieces[-1], str):
         pieces[-1] = pieces[-1].rstrip()
-    kept = [piece for piece in pieces if piece]
-    return kept if kept or start else pieces[:1]
+    return [piece for piece in pieces if piece]

@@ -38,6 +38,7 @@ def mark(blocks: Sequence[Block], facts: ModelFacts, tool_tokens: int) -> tuple[
         before += block.tokens
         if before >= facts.cache_minimum:
             leading.append(at)
-    for at in leading[-MOST:]:
+    # The first one is where other sessions meet this one; the last ones are where it goes on.
+    for at in leading if len(leading) <= MOST else (leading[0], *leading[1 - MOST :]):
         marks[at] = TTL
     return tuple(marks)
