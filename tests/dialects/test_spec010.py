@@ -126,10 +126,11 @@ def test_soul_keeps_its_markdown() -> None:
 
 
 def test_long_soul() -> None:
-    """A soul beyond the budget is shortened; it does not push out what follows."""
-    text = build("Be kind, also in the rain.\n" * 20_000, tool_names=["a"])
+    """A long soul is kept whole: a prompt that is returned as a text alone loses nothing in silence."""
+    soul = "Be kind, also in the rain.\n" * 20_000
+    text = build(soul, tool_names=["a"])
     assert list_headings(text) == HEADINGS[1:]
-    assert "[cut here]" in find_section(text, "## Soul")
+    assert find_section(text, "## Soul").count("Be kind") == 20_000
 
 
 @pytest.mark.parametrize("channel", ["web", "telegram", "scheduled"])

@@ -447,7 +447,7 @@ slots:
   - {id: user, source: file, file: USER.md, per_user: true, variable: P, placement: nested, pace: session, trust: inner}
 """
     files = {
-        "SYSTEM.md": "You are Reid.{{ USER_PROFILE }}",
+        "SYSTEM.md": "You are Reid.{{ P }}",
         "blueprints/goose.yaml": blueprint,
         "foreword.yaml": PEOPLE,
     }
