@@ -60,10 +60,11 @@ def list_titles(assembly):
 def find_headings(assembly):
     """Return the headings that the prompt's own sections have, in order, as they are rendered."""
     headings = {}
+    shown = {span.id for span in assembly.prompt.spans}  # where a template parts, there may be nothing to show
     for run in assembly.fit.runs:
         before = None
         for one in run.items:
-            if getattr(one, "body", None) is None:
+            if getattr(one, "body", None) is None or one.item.id not in shown:
                 continue
             slot = one.item.slot
             parts = [
