@@ -16,6 +16,7 @@ from foreword.config import Config, load
 from foreword.config.structure import structure
 from foreword.errors import ConfigError, Fault, InputError, UnknownName, WorkspaceError, suggest
 from foreword.ledger import NOTHING_FROZEN, Ledger
+from foreword.memory import Memory
 from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES, Files
 from foreword.sources.document import Trouble
@@ -23,7 +24,7 @@ from foreword.sources.ground import Ground
 from foreword.sources.wording import judge_wording
 from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
-from foreword.tools import READING, Reading, call
+from foreword.tools import READING, REMEMBERING, Answer, Reading, Remembering, call
 from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Vocabulary
 
@@ -54,6 +55,7 @@ class Workspace:
         self._shelf = CountShelf(os.path.join(self.files.root, STATE))
         self._counters: dict[Vocabulary, Counter] = {}
         self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
+        self._memory: tuple[Config, Memory] | None = None
         self._generation = self.files.generation
         self._text = self._read_config()
         self.ground = self._lay_ground(self._load(self._text), self._text)
@@ -75,9 +77,21 @@ class Workspace:
                 counter.save()
         return assembly
 
-    def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading:
-        """Run one of the reading tools that a prompt names, at the clearance of its turn."""
+    def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        """Run one of the built-in tools that a prompt names, at the clearance of its turn."""
+        if name in REMEMBERING:
+            return Remembering(assembly, self.ground, self.memory).call(name, arguments)
         return call(assembly, self.ground, name, arguments)
+
+    @property
+    def memory(self) -> Memory:
+        """The memory of the workspace, under the configuration in force."""
+        if self._memory is None or self._memory[0] is not self.config:
+            if self._memory:
+                self._memory[1].close()
+            state = os.path.join(self.files.root, STATE)
+            self._memory = (self.config, Memory(self.files, self.config, state, self._clock))
+        return self._memory[1]
 
     def complete(self, turn: Turn, ground: Ground) -> Turn:
         """Fill in what the caller left open: the first agent, its model, the reading tools, and the time."""
@@ -150,6 +164,8 @@ class Workspace:
         """Put the token counts that are new where the next process finds them."""
         for counter in self._counters.values():
             counter.save()
+        if self._memory:
+            self._memory[1].close()
 
     def __enter__(self) -> Self:
         return self

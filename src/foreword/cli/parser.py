@@ -10,7 +10,7 @@ from foreword import __version__
 from foreword.cli.command import Command
 from foreword.errors import InputError, suggest
 
-COMMANDS = ("build", "explain", "diff", "lint", "init", "blueprints", "doctor")
+COMMANDS = ("build", "explain", "diff", "memory", "lint", "init", "blueprints", "doctor")
 DESCRIPTION = "Foreword decides what an agent is told before it speaks, and explains every byte of it."
 EXAMPLES = (
     "foreword init assistant                      make a workspace",

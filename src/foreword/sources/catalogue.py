@@ -1,6 +1,7 @@
 """Sources that list what the agent can load: skills, and the memory menu."""
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from foreword.blueprint import Planned
@@ -15,6 +16,7 @@ from foreword.sources.view import SessionView, StaticView
 from foreword.tokens import Meter
 from foreword.words import Pace, Verdict
 
+INBOX = "inbox"  # the folder of a store for what agents save, one folder for each author in it
 STRUCTURE = re.compile(r"^[#=_*-]")  # what makes a line more than words
 
 
@@ -83,25 +85,50 @@ def list_memory(view: SessionView, entry: Planned) -> Item:
 
 
 def find_memories(view: StaticView) -> tuple[list[str], list[str]]:
-    """Price every file of the stores that the clearance may see, and say what cannot be read; others are not opened."""
+    """Price every file of the stores that the clearance may see; others are not opened."""
+    stores = [name for name, settings in sorted(view.stores.items()) if view.clearance >= settings.trust]
+    return list_stores(stores, lambda store: view.files.list(f"memory/{store}"), view.files.read, view.meter)
+
+
+def list_stores(
+    stores: Iterable[str],
+    list_paths: Callable[[str], Sequence[str]],
+    read: Callable[[str], Document | Trouble | None],
+    meter: Meter,
+) -> tuple[list[str], list[str]]:
+    """Price every file of some stores, grouped by store, and say what cannot be read."""
     lines: list[str] = []
     troubles: list[str] = []
-    for store, settings in sorted(view.stores.items()):
-        for path in view.files.list(f"memory/{store}") if view.clearance >= settings.trust else ():
-            match view.files.read(path):
+    for store in stores:
+        unreviewed: dict[str, list[Document]] = {}
+        for path in list_paths(store):
+            match read(path):
+                case Document() as document if document.body and (author := find_author(path)):
+                    unreviewed.setdefault(author, []).append(document)
                 case Document() as document if document.body:
-                    lines.append(price_memory(document, view.meter))
+                    lines.append(price_memory(document, meter))
                 case Trouble() as trouble:
                     troubles.append(f"{path} {trouble.reason}")
                 case None:
                     troubles.append(f"{path} {UNFOUND}")
+        lines += [price_author(store, author, found, meter) for author, found in sorted(unreviewed.items())]
     return lines, troubles
+
+
+def find_author(path: str) -> str:
+    """Return whose unreviewed words a memory holds, by the inbox it lies in; nothing for the owner's own."""
+    parts = path.split("/")
+    return parts[3] if len(parts) > 4 and parts[2] == INBOX else ""
+
+
+def price_author(store: str, author: str, found: Sequence[Document], meter: Meter) -> str:
+    """Price all that waits for review from one author; of the words themselves nothing is repeated."""
+    tokens = sum(meter.count(document.body) for document in found)
+    entries = f"{len(found):,} unreviewed entr{'y' if len(found) == 1 else 'ies'} from {author}"
+    return write_line(f"{store}/{INBOX}/{author}", tokens, entries)
 
 
 @lru_cache(maxsize=8_192)
 def price_memory(document: Document, meter: Meter) -> str:
-    """Price one memory, once for as long as it does not change; unreviewed words of others are not repeated."""
-    store, _, rest = document.path.removeprefix("memory/").partition("/")
-    author = rest.split("/")[1] if rest.startswith("inbox/") and rest.count("/") > 1 else ""
-    description = f"unreviewed, from {author}" if author else document.description
-    return write_line(f"{store}/{rest}", meter.count(document.body), description)
+    """Price one memory, once for as long as it does not change."""
+    return write_line(document.path.removeprefix("memory/"), meter.count(document.body), document.description)

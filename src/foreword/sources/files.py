@@ -15,6 +15,7 @@ from foreword.sources.document import Document, Trouble, parse_document
 LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a prompt
 SWEEP = 0.25  # seconds between two looks at the disk
 RACY = 50_000_000  # a file written so few nanoseconds before it was read may change again unseen
+LINK = "link"  # the stamp of a link, which may change without a trace of its own
 MANY_NAMES = 5_000  # watched names, after which those that lead nowhere are forgotten
 MANY_FOLDERS = 200  # visited folders, after which those that were not visited for long are forgotten
 
@@ -76,6 +77,18 @@ class Files:
         except (OSError, ValueError, PathRefused):
             return path
         return os.path.relpath(real, self.root).replace(os.sep, "/") if self._holds(real) else path
+
+    def stamp(self, path: str) -> str:
+        """Return what changes when a file does, without opening it; nothing where that cannot be told."""
+        try:
+            facts = os.lstat(f"{self.root}/{path}")
+        except (OSError, ValueError):
+            return ""
+        if stat.S_ISLNK(facts.st_mode):
+            return LINK
+        changed = facts.st_mtime_ns
+        racy = abs(time.time_ns() - changed) < RACY
+        return "" if racy else f"{changed}:{facts.st_size}:{facts.st_ino}:{facts.st_ctime_ns}"
 
     def list(self, folder: str, name: str = "") -> tuple[str, ...]:
         """Return the Markdown files below a folder, sorted, or those of one name."""

@@ -29,6 +29,10 @@ class Nowhere:
         """Return the path itself, which leads nowhere."""
         return path
 
+    def stamp(self, _path: str) -> str:
+        """Return that nothing can be told of a file that is not there."""
+        return ""
+
     def watch_link(self, path: str) -> None:
         """Watch nothing."""
 

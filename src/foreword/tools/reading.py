@@ -1,6 +1,7 @@
 """Reading tools: memory_get and read_section redeem every menu line and every marker of a prompt."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from foreword.assembly import Assembly
@@ -8,7 +9,9 @@ from foreword.budget import Fitted
 from foreword.budget.shorten import quote
 from foreword.errors import InputError, UnknownName
 from foreword.frozen import frozen
+from foreword.memory.entry import find_provenance
 from foreword.sources import Section
+from foreword.sources.catalogue import find_author
 from foreword.sources.document import Document
 from foreword.sources.ground import Ground
 from foreword.sources.trace import Reader
@@ -72,14 +75,15 @@ def call(assembly: Assembly, ground: Ground, name: str, arguments: Mapping[str, 
     if not isinstance(target, str):
         raise InputError(f"{name} needs {key!r}, a text")
     first, lines = read_number(arguments, "from", 1), read_number(arguments, "lines", None)
-    found = (
-        find_path(assembly, ground, one) if key == "path" else find_section(assembly, one) for one in read_name(target)
-    )
-    text = next((one for one in found if one is not None), None)
-    if text is None:
+    names = read_name(target)
+    tries = (find_path(assembly, ground, one) if key == "path" else find_section(assembly, one) for one in names)
+    found = next((one for one in tries if one is not None), None)
+    if found is None:
         # The same words for what is not there and for what may not be seen.
         raise InputError(f"there is no {target!r} here")
-    return cut(text, first or 1, lines, assembly, f"{name}({quote(target)}")
+    text, origin = found if isinstance(found, tuple) else (found, "")
+    reading = cut(text, first or 1, lines, assembly, f"{name}({quote(target)}")
+    return introduce(reading, origin, assembly) if origin else reading
 
 
 def read_name(name: str) -> Iterator[str]:
@@ -109,7 +113,13 @@ def find_section(assembly: Assembly, name: str) -> str | None:
     return next((section.text for section in list_sections(assembly) if section.id == name), None)
 
 
-def find_path(assembly: Assembly, ground: Ground, path: str) -> str | None:
+def introduce(reading: Reading, origin: str, assembly: Assembly) -> Reading:
+    """Say before words that nobody has reviewed whose they are."""
+    text = f"({origin})\n{reading.text}"
+    return replace(reading, text=text, tokens=assembly.terms.meter.count(text))
+
+
+def find_path(assembly: Assembly, ground: Ground, path: str) -> tuple[str, str] | str | None:
     """Find a file that this turn's prompt shortens or lists, or a memory or skill its clearance may see."""
     sections = list(list_sections(assembly))
     for section in sections:
@@ -119,12 +129,26 @@ def find_path(assembly: Assembly, ground: Ground, path: str) -> str | None:
     store = path.partition("/")[0]
     settings = ground.config.stores.get(store)
     cleared = settings is not None and assembly.clearance.level >= settings.trust
-    if cleared and f"memory/{path}" in reader.list(f"memory/{store}"):
-        return read_body(reader, f"memory/{path}")
+    if cleared:
+        paths = reader.list(f"memory/{store}")
+        if f"memory/{path}" in paths:
+            return read_memory(reader, f"memory/{path}")
+        mine = [one for one in paths if one.startswith(f"memory/{path}/") and find_author(one)]
+        if mine and path.count("/") == 2:
+            found = [read_memory(reader, one) for one in mine]
+            return "\n\n".join(f"({one[1]})\n{one[0]}" for one in found if one)
     folders = [section.origin for section in sections if section.slot.source == "skills"]
     if any(path in reader.list(folder, "SKILL.md") for folder in folders):
         return read_body(reader, path)
     return None
+
+
+def read_memory(reader: Reader, path: str) -> tuple[str, str] | None:
+    """Read a memory's body, and where it comes from if nobody has reviewed it."""
+    document = reader.read(path)
+    if not isinstance(document, Document):
+        return None
+    return document.body, str(find_provenance(path, document) or "")
 
 
 def read_body(reader: Reader, path: str) -> str | None:

@@ -1,0 +1,97 @@
+"""Scale: a memory of 100,000 chunks, built, searched and changed through the public search."""
+
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from itertools import accumulate
+
+import foreword
+from foreword.testing import write_files
+from foreword.words import Trust
+
+DOCUMENTS, CHUNKS, WORDS = 2_000, 50, 25
+VOCABULARY = 30_000
+QUERIES = 500
+SYLLABLES = ("ba", "co", "di", "fe", "gu", "la", "mo", "ni", "pe", "ru", "sa", "to", "vi", "wo", "ze", "kha", "stri")
+NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana")
+CONFIG = "owner: alice\nusers: {alice: {trust: full}}\n"
+
+
+class Speech:
+    """Words of which few are common and most are rare, the same in every run."""
+
+    def __init__(self) -> None:
+        self._random = random.Random(1)
+        self._words = [self._spell(number) for number in range(VOCABULARY)]
+        self._weights = list(accumulate(1 / (rank + 2.7) for rank in range(VOCABULARY)))
+
+    def _spell(self, number: int) -> str:
+        text = ""
+        while number or not text:
+            number, at = divmod(number, len(SYLLABLES))
+            text += SYLLABLES[at]
+        return text
+
+    def say(self, count: int) -> str:
+        """Say some words."""
+        return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=count))
+
+    def write(self) -> str:
+        """Write a document of one session, dated."""
+        day = f"# {self._random.randint(1, 28)} May {self._random.randint(2015, 2025)}"
+        sizes = [self._random.randint(5, 2 * WORDS - 5) for _ in range(CHUNKS)]
+        turns = [f"{self._random.choice(NAMES)}: {self.say(size)}." for size in sizes]
+        return "\n\n".join([day, *turns]) + "\n"
+
+    def ask(self) -> str:
+        """Ask about somebody: words of a question, and four to eight of the text's."""
+        return f"What did {self._random.choice(NAMES)} {self.say(self._random.randint(4, 8))}?"
+
+
+def main(_: Sequence[str]) -> int:
+    """Print build time, size, latency and the time of one change."""
+    speech = Speech()
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(folder, {"foreword.yaml": CONFIG})
+        files = {f"memory/social/{number:05}.md": speech.write() for number in range(DOCUMENTS)}
+        write_files(folder, files)
+        text = sum(map(len, files.values()))
+        with foreword.open(folder) as workspace:
+            begin = time.perf_counter()
+            workspace.memory.search("hello", Trust.FULL)
+            print(f"{DOCUMENTS * CHUNKS:,} chunks of {text / 1e6:.1f} MB built in {time.perf_counter() - begin:.1f} s")
+            workspace.memory.close()
+            size = os.path.getsize(os.path.join(folder, ".foreword", "memory.sqlite"))
+            print(f"index {size / 1e6:.1f} MB")
+            times = [measure(workspace, speech.ask()) for _ in range(QUERIES)]
+            tail = statistics.quantiles(times, n=100)[98]
+            print(f"search p50 {statistics.median(times):.1f} ms (aim 10), p99 {tail:.1f} ms (aim 30)")
+            changes = [change(workspace, folder, speech, number) for number in range(11)]
+            print(f"one changed file found after {statistics.median(changes):.1f} ms (aim 100), search included")
+    return 0
+
+
+def measure(workspace: foreword.Workspace, query: str) -> float:
+    """Return the milliseconds of one search."""
+    begin = time.perf_counter()
+    workspace.memory.search(query, Trust.FULL, limit=10)
+    return (time.perf_counter() - begin) * 1_000
+
+
+def change(workspace: foreword.Workspace, folder: str, speech: Speech, number: int) -> float:
+    """Change one file by hand and return the milliseconds of the search that sees it."""
+    write_files(folder, {f"memory/social/{number:05}.md": f"{speech.write()}\n\nxylophone{number}\n"})
+    time.sleep(0.6)  # so that the next search looks at the disk
+    begin = time.perf_counter()
+    (hit,) = workspace.memory.search(f"xylophone{number}", Trust.FULL, limit=1)
+    if f"xylophone{number}" not in hit.text:
+        raise SystemExit("the change was not found")
+    return (time.perf_counter() - begin) * 1_000
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

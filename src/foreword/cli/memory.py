@@ -1,0 +1,174 @@
+"""`foreword memory`: search, read, list, save, forget and review what is remembered, under a chosen clearance."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from foreword.cli.command import Command
+from foreword.cli.output import count, make_plain, print_json, print_text, warn
+from foreword.cli.place import open_here
+from foreword.cli.turns import find_situation
+from foreword.errors import InputError
+
+if TYPE_CHECKING:
+    from foreword.assembly import Assembly
+    from foreword.workspace import Workspace
+
+ACTIONS = {
+    "search": "QUERY: find passages, each with its price and how to read on",
+    "get": "PATH: read a memory, or lines of it (--from, --lines)",
+    "list": "list what can be loaded, each with its price",
+    "save": "TEXT: keep something; with --store, for more people",
+    "forget": "PATH: remove a memory from files and index",
+    "review": "[PATH]: what agents saved and nobody has looked at; --promote moves one out of the inbox",
+    "reindex": "build the search index anew",
+}
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the action, what it is about, and whose eyes it is seen with."""
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of the actions below")
+    parser.add_argument("words", metavar="TEXT", nargs="*", help="the query, the path or the text")
+    who = parser.add_argument_group("whose eyes")
+    who.add_argument("--user", metavar="NAME", help="the person to act as; else the owner")
+    who.add_argument("--situation", metavar="NAME", help="the situation; else that of the room, else dm")
+    who.add_argument("--room", metavar="NAME", default="", help="the room, where several people read the reply")
+    what = parser.add_argument_group("what")
+    what.add_argument("--store", metavar="NAME", default="", help="one store only, or the store to save in")
+    what.add_argument("--limit", metavar="N", type=int, default=5, help="how many passages; else 5")
+    what.add_argument("--from", metavar="LINE", dest="first", type=int, default=1, help="the first line to read")
+    what.add_argument("--lines", metavar="N", type=int, help="how many lines to read")
+    what.add_argument("--promote", metavar="STORE/NAME.md", help="with review PATH: where the entry belongs")
+
+
+def run(args: Namespace) -> int:
+    """Do what the action says."""
+    actions: Mapping[str, Callable[[Namespace, Workspace], object]] = {
+        "search": search,
+        "get": get,
+        "list": show_menu,
+        "save": save,
+        "forget": forget,
+        "review": review,
+        "reindex": reindex,
+    }
+    with open_here(args) as workspace:
+        answer = actions[args.action](args, workspace)
+        if workspace.memory.notice:
+            warn(workspace.memory.notice)
+    if args.json:
+        print_json(answer if not isinstance(answer, str) else {"text": answer})
+    elif isinstance(answer, str):
+        print_text(answer)
+    return 0
+
+
+def stand_in(args: Namespace, workspace: "Workspace") -> "Assembly":
+    """Assemble the turn whose clearance the action has."""
+    from foreword.tools import BUILT_IN
+    from foreword.turn import Turn
+
+    user = workspace.config.owner if args.user is None else args.user
+    turn = Turn(user=user, room=args.room, situation=find_situation(args, workspace.config), tools=BUILT_IN)
+    assembly = workspace.assemble(turn)
+    for warning in assembly.clearance.warnings:
+        warn(warning)
+    return assembly
+
+
+def take(args: Namespace, what: str) -> str:
+    """Take the words that an action is about."""
+    text = " ".join(args.words)
+    if not text.strip():
+        raise InputError(f"memory {args.action} needs {what}\nsee: foreword memory --help")
+    return text
+
+
+def search(args: Namespace, workspace: "Workspace") -> object:
+    """Find passages."""
+    query, assembly = take(args, "a query"), stand_in(args, workspace)
+    if args.json:
+        level = assembly.clearance.level
+        hits = workspace.memory.search(query, level, limit=args.limit, store=args.store)
+        return [make_plain(hit) for hit in hits]
+    return workspace.call(assembly, "memory_search", {"query": query, "limit": args.limit, "store": args.store}).text
+
+
+def get(args: Namespace, workspace: "Workspace") -> object:
+    """Read a memory."""
+    asked = {"path": take(args, "a path"), "from": args.first}
+    asked |= {"lines": args.lines} if args.lines is not None else {}
+    reading = workspace.call(stand_in(args, workspace), "memory_get", asked)
+    if args.json:
+        return make_plain(reading)
+    more = getattr(reading, "more", "")
+    return reading.text + (f"\n[more: {more}]" if more else "")
+
+
+def show_menu(args: Namespace, workspace: "Workspace") -> object:
+    """List what can be loaded."""
+    return workspace.call(stand_in(args, workspace), "memory_list", {"store": args.store}).text
+
+
+def save(args: Namespace, workspace: "Workspace") -> object:
+    """Keep something; who types at the shell has confirmed the store that they name."""
+    from foreword.memory import Note
+
+    assembly = stand_in(args, workspace)
+    memory, level = workspace.memory, assembly.clearance.level
+    store = args.store or memory.find_store(level)
+    if store not in memory.open_to(level):
+        raise InputError(f"there is no store {store!r} for {level}")
+    turn = assembly.turn
+    note = Note(text=take(args, "a text"), author=turn.user, clearance=level, channel="terminal", time=memory.now())
+    saved = memory.save(note, store)
+    return f"known already: {saved.path}" if saved.known else f"saved: {saved.path}"
+
+
+def forget(args: Namespace, workspace: "Workspace") -> object:
+    """Remove a memory."""
+    return workspace.call(stand_in(args, workspace), "forget_memory", {"path": take(args, "a path")}).text
+
+
+def review(args: Namespace, workspace: "Workspace") -> object:
+    """Show what waits for review, or promote one entry."""
+    assembly = stand_in(args, workspace)
+    if args.promote:
+        level = assembly.clearance.level
+        return f"promoted: {workspace.memory.promote(take(args, 'a path'), args.promote, level)}"
+    entries = list(workspace.memory.entries(assembly.clearance.level))
+    if args.json:
+        return [make_plain(entry) for entry in entries]
+    blocks = [f"{entry.path}\n({entry.provenance})\n{entry.text}" for entry in entries]
+    return "\n\n".join(blocks) or "nothing waits for review"
+
+
+def reindex(_: Namespace, workspace: "Workspace") -> object:
+    """Build the index anew, with progress."""
+    done: dict[str, int] = {}
+    for store, number, total in workspace.memory.reindex():
+        done[store] = number
+        print(f"\r{store}: {number:,} of {count(total, 'document')}", end="", file=sys.stderr, flush=True)
+    if done:
+        print(file=sys.stderr)
+    return f"indexed: {count(sum(done.values()), 'document')}"
+
+
+COMMAND = Command(
+    name="memory",
+    arguments="ACTION [TEXT …]",
+    summary="search, read, save, forget and review what is remembered",
+    description="Work with the memory of a workspace, under the clearance of a person in a situation. Actions: "
+    + "; ".join(f"{name} {about}" for name, about in ACTIONS.items())
+    + ".",
+    examples=(
+        "foreword memory search When is Carol's birthday?",
+        "foreword memory get social/PEOPLE.md --from 2 --lines 3",
+        "foreword memory save Bob likes rye bread --store social",
+        "foreword memory review private/inbox/alice/ENTRY.md --promote shared/HOUSE.md",
+        "foreword memory search boiler --user bob --situation group",
+    ),
+    add_options=add_options,
+    run=run,
+)

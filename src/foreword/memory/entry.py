@@ -1,0 +1,119 @@
+"""Entries: what an agent saves, one Markdown file each, with who said it, where, when and at which clearance."""
+
+import os
+import re
+from datetime import UTC, datetime
+from hashlib import sha256
+
+from foreword.errors import InputError
+from foreword.frozen import frozen
+from foreword.sources.catalogue import INBOX, find_author
+from foreword.sources.document import Document, normalise, one_line, strip_comments
+from foreword.words import Trust
+
+LONGEST = 20_000  # characters of an entry
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NOBODY = "unknown"
+
+
+@frozen(eq=True)
+class Note:
+    """Something to be remembered, and where it comes from."""
+
+    text: str
+    author: str
+    clearance: Trust
+    channel: str = ""
+    session: str = ""
+    time: datetime
+    wanted: str = ""
+    """The store with more readers that it is meant for, once a person has confirmed that."""
+
+
+@frozen(eq=True)
+class Provenance:
+    """Where an entry comes from: its author by the folder it lies in, the rest as the entry itself says."""
+
+    author: str
+    clearance: str = ""
+    channel: str = ""
+    time: str = ""
+    wanted: str = ""
+
+    def __str__(self) -> str:
+        at = f" at {self.clearance}" if self.clearance else ""
+        on = f" on {self.channel}" if self.channel else ""
+        return f"unreviewed, saved for {self.author}{at}{on}{', ' + self.time[:10] if self.time else ''}"
+
+
+def check_text(text: str) -> str:
+    """Take the text of an entry, or refuse one that is empty or too long."""
+    clean = strip_comments(normalise(text).replace("\0", "")).strip()
+    if not clean:
+        raise InputError("there is nothing to save; give a text")
+    if len(clean) > LONGEST:
+        raise InputError(f"an entry has at most {LONGEST:,} characters, and this one has {len(clean):,}; save a part")
+    return clean
+
+
+def find_place(store: str, note: Note) -> str:
+    """Find the path of an entry; its name says nothing of its text."""
+    author = note.author if NAME.fullmatch(note.author) else NOBODY
+    moment = note.time.astimezone(UTC)
+    mark = sha256(f"{note.text}\0{moment.isoformat()}".encode()).hexdigest()[:8]
+    return f"memory/{store}/{INBOX}/{author}/{moment:%Y%m%dT%H%M%S}-{mark}.md"
+
+
+def write_note(note: Note) -> str:
+    """Write an entry as a file, its origin in the front matter."""
+    fields = {
+        "author": note.author or NOBODY,
+        "clearance": str(note.clearance),
+        "channel": note.channel,
+        "session": note.session,
+        "time": note.time.astimezone(UTC).isoformat(timespec="seconds"),
+        "wanted": note.wanted,
+    }
+    head = "".join(f"{name}: {quote(value)}\n" for name, value in fields.items() if value)
+    return f"---\n{head}---\n{note.text}\n"
+
+
+def quote(value: str) -> str:
+    """Write a field so that it stays one text on one line."""
+    line = one_line(normalise(value)).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{line}"'
+
+
+def find_provenance(path: str, document: Document) -> Provenance | None:
+    """Find where an entry of an inbox comes from; a file outside one is the owner's word."""
+    author = find_author(path)
+    if not author:
+        return None
+    return Provenance(
+        author=author,
+        clearance=one_line(document.field("clearance")),
+        channel=one_line(document.field("channel")),
+        time=one_line(document.field("time")),
+        wanted=one_line(document.field("wanted")),
+    )
+
+
+def write_file(root: str, path: str, text: str) -> None:
+    """Write a new file whole or not at all."""
+    place = os.path.join(root, *path.split("/"))
+    folder = os.path.dirname(place)
+    draft = f"{place}.{os.getpid()}.new"
+    try:
+        if os.path.realpath(folder) != folder:
+            raise InputError(f"{path} lies behind a link, which is not written through; nothing was saved")
+        os.makedirs(folder, exist_ok=True)
+        with open(draft, "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(draft, place)  # not rename: what is there already stays
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}; nothing was saved") from None
+    finally:
+        if os.path.lexists(draft):
+            os.unlink(draft)

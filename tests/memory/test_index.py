@@ -1,0 +1,99 @@
+"""Claims about the index."""
+
+from pathlib import Path
+
+import pytest
+
+from foreword.memory.chunk import split
+from foreword.memory.index import GAP, Index
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    """An index with a document in each of two stores."""
+    index = Index(str(tmp_path))
+    put(index, "social", "a.md", "Bob likes trains.\n\nHe paints.")
+    put(index, "private", "b.md", "The secret is out.")
+    yield index
+    index.close()
+
+
+def put(index: Index, store: str, path: str, body: str) -> None:
+    """Index a text."""
+    with index.writing():
+        index.put(store, path, ("1", body), split(body))
+
+
+def test_stores_are_apart(index: Index) -> None:
+    """Each store has tables of its own: words of one do not count in another."""
+    assert (index.frequency("private", "secret"), index.frequency("social", "secret")) == (1, 0)
+    assert (index.figures("private").chunks, index.figures("social").chunks) == (1, 2)
+
+
+def test_cleared_by_another(index: Index, tmp_path: Path) -> None:
+    """After another process has cleared the file and filled it in another order, a store is still that store."""
+    index.figures("social")
+    other = Index(str(tmp_path))
+    other.clear()
+    other.close()
+    again = Index(str(tmp_path))
+    put(again, "private", "b.md", "The secret is out.")
+    put(again, "social", "a.md", "Bob likes trains.")
+    again.close()
+    assert index.frequency("social", "secret") == 0
+    assert index.frequency("social", "train") == 1
+
+
+def test_neighbours(index: Index) -> None:
+    """Rows of two documents are never near each other."""
+    put(index, "social", "c.md", "More.")
+    first, second = index.figures("social").starts
+    assert second - first >= GAP + 1
+
+
+def test_put_again(index: Index) -> None:
+    """A document that is put again is there once, as it is now."""
+    put(index, "social", "a.md", "Bob likes boats.")
+    assert (index.frequency("social", "train"), index.frequency("social", "boat")) == (0, 1)
+    assert (index.figures("social").chunks, index.figures("social").words) == (1, 3)
+    with index.writing():
+        index.drop("social", "a.md")
+        index.drop("social", "never.md")
+    assert (index.figures("social").chunks, index.figures("social").words, dict(index.stamps("social"))) == (0, 0, {})
+
+
+def test_all_or_nothing(index: Index) -> None:
+    """What fails on the way leaves no trace."""
+
+    def fail() -> None:
+        with index.writing():
+            index.put("social", "d.md", ("1", "1"), split("Half of it."))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert "d.md" not in index.stamps("social")
+    assert index.frequency("social", "half") == 0
+
+
+def test_another_version(index: Index, tmp_path: Path) -> None:
+    """An index of another version is built anew."""
+    index._base.execute("PRAGMA user_version=99")
+    again = Index(str(tmp_path))
+    assert dict(again.stamps("social")) == {}
+    again.close()
+
+
+@pytest.mark.parametrize("text", ["", '"', "a AND b", "NEAR(", "\0", "🙂", "*", "col:x", "'; DROP TABLE stores"])
+def test_stems(index: Index, text: str) -> None:
+    """Any text has words or none; nothing in it is an operator."""
+    assert all(isinstance(word, str) for word in index.stem(text))
+    assert index.stem("Running trains") == ("run", "train")
+
+
+def test_store_names(index: Index) -> None:
+    """Any name of a store is fine, and two names are two stores."""
+    for name in ("a-b", "a_b", "A_B", "a.b", "select"):
+        put(index, name, "x.md", f"only{name.encode().hex()}")
+    assert all(index.figures(name).chunks == 1 for name in ("a-b", "a_b", "A_B", "a.b", "select"))
+    assert index.frequency("a-b", f"only{b'a-b'.hex()}") == 1

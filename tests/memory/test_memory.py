@@ -1,0 +1,339 @@
+"""Claims about the memory of a workspace."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from foreword import Workspace
+from foreword.errors import InputError
+from foreword.memory import Note
+from foreword.testing import NOON, make_workspace, write_files
+from foreword.words import Trust
+
+FILES = {
+    "memory/private/DIARY.md": "# Diary\n\nThe surprise is a trip to Lisbon.\n",
+    "memory/shared/HOUSE.md": "# House\n\nThe valve is in the cellar.\n",
+    "memory/social/PEOPLE.md": "# People\n\nCarol's birthday is on 14 March.\n\nBob repairs bicycles.\n",
+}
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Iterator[Workspace]:
+    """A workspace with one file in each store."""
+    with make_workspace(tmp_path, FILES) as workspace:
+        yield workspace
+
+
+def note(text: str, author: str = "bob", clearance: Trust = Trust.FAMILIAR) -> Note:
+    """Make a note."""
+    return Note(text=text, author=author, clearance=clearance, time=NOON)
+
+
+def find(ws: Workspace, query: str, clearance: Trust = Trust.FULL, **more: object) -> list[str]:
+    """Search, and return the paths."""
+    return [hit.path for hit in ws.memory.search(query, clearance, **more)]
+
+
+def test_found(ws: Workspace) -> None:
+    """A passage is found with its place and heading."""
+    (hit,) = ws.memory.search("When is Carol's birthday?", Trust.FAMILIAR, limit=1)
+    assert (hit.path, hit.first, hit.last, hit.heading) == ("social/PEOPLE.md", 3, 3, "People")
+    assert (hit.text, hit.provenance) == ("Carol's birthday is on 14 March.", None)
+
+
+@pytest.mark.parametrize("level", Trust)
+def test_clearance(ws: Workspace, level: Trust) -> None:
+    """A clearance finds in its own stores and in no other; public finds nothing."""
+    stores = {path.partition("/")[0] for path in find(ws, "surprise valve birthday Lisbon cellar", level)}
+    open_ = {"private": Trust.FULL, "shared": Trust.INNER, "social": Trust.FAMILIAR}
+    assert stores == {store for store, least in open_.items() if level >= least}
+
+
+def test_store(ws: Workspace) -> None:
+    """One store alone can be searched, and one above the clearance is like one that does not exist."""
+    assert find(ws, "birthday valve", store="shared") == ["shared/HOUSE.md"]
+    assert find(ws, "Lisbon", Trust.FAMILIAR, store="private") == find(ws, "Lisbon", Trust.FAMILIAR, store="nope") == []
+
+
+QUERIES = [
+    "",
+    " ",
+    '"',
+    '""',
+    "a AND",
+    "NOT x",
+    "NEAR(a b)",
+    "x*",
+    "^x",
+    "text:x",
+    "-x",
+    "(",
+    "🙂",
+    "\0",
+    "\ud800",
+    "?",
+]
+
+
+@pytest.mark.parametrize("query", [*QUERIES, "birthday " * 12_000, "x" * 100_000], ids=range(len(QUERIES) + 2))
+def test_any_query(ws: Workspace, query: str) -> None:
+    """Any text is a query."""
+    assert set(find(ws, query)) == ({"social/PEOPLE.md"} if "birthday" in query else set())
+
+
+def test_operators_are_words(ws: Workspace) -> None:
+    """Operators of the full-text search are words like others."""
+    for query in ('birthday AND "', "NOT birthday", "birthday*", "(birthday", "heading:birthday", "birthday 🙂"):
+        assert find(ws, query, limit=1) == ["social/PEOPLE.md"], query
+
+
+def test_limit(ws: Workspace) -> None:
+    """There are as many results as wanted and no more; fewer than one is refused."""
+    assert len(find(ws, "birthday bicycles", limit=1)) == 1
+    assert len(find(ws, "birthday bicycles", limit=10_000)) == 2
+    with pytest.raises(InputError):
+        find(ws, "birthday", limit=0)
+
+
+def test_own_write_at_once(ws: Workspace) -> None:
+    """What was saved is found by the very next search, with its origin."""
+    find(ws, "anything")
+    saved = ws.memory.save(note("The ferry leaves at noon."), "social")
+    (hit,) = ws.memory.search("ferry", Trust.FAMILIAR)
+    assert (hit.path, hit.text) == (saved.path, "The ferry leaves at noon.")
+    assert str(hit.provenance) == "unreviewed, saved for bob at familiar, 2026-11-15"
+
+
+def test_edit_by_hand(ws: Workspace) -> None:
+    """An edit, a new file and a deleted one are seen within a second."""
+    assert find(ws, "zeppelin") == []
+    write_files(ws.files.root, {"memory/social/PEOPLE.md": "A zeppelin.\n", "memory/social/new.md": "A gondola.\n"})
+    os.unlink(f"{ws.files.root}/memory/shared/HOUSE.md")
+    time.sleep(0.9)
+    assert (find(ws, "zeppelin"), find(ws, "gondola")) == (["social/PEOPLE.md"], ["social/new.md"])
+    assert find(ws, "birthday") == find(ws, "valve") == []
+
+
+def test_deleted_before_it_is_read(ws: Workspace) -> None:
+    """A file that goes away after it was indexed gives nothing and breaks nothing."""
+    assert find(ws, "valve") == ["shared/HOUSE.md"]
+    os.unlink(f"{ws.files.root}/memory/shared/HOUSE.md")
+    ws.files.refresh(now=True)
+    assert find(ws, "valve") == []
+
+
+def test_no_duplicates(ws: Workspace) -> None:
+    """The very same text is not saved twice, be it an entry or the owner's own."""
+    first = ws.memory.save(note("Tea at four."), "social")
+    again = ws.memory.save(note(" Tea at four.\n"), "social")
+    assert (first.known, again.known, again.path) == (False, True, first.path)
+    body = FILES["memory/shared/HOUSE.md"].strip()
+    assert ws.memory.save(note(body), "shared").path == "shared/HOUSE.md"
+
+
+def test_links(ws: Workspace) -> None:
+    """A link out of its store is neither listed, searched nor removed, whatever it is called."""
+    memory = Path(ws.files.root, "memory")
+    os.symlink(memory / "private" / "DIARY.md", memory / "social" / "fun.md")
+    os.symlink(memory / "private", memory / "social" / "folder")
+    os.symlink("/etc/passwd", memory / "social" / "etc.md")
+    os.symlink(memory / "social" / "PEOPLE.md", memory / "social" / "inside.md")
+    assert find(ws, "Lisbon surprise", Trust.FAMILIAR) == []
+    menu = "\n".join(ws.memory.menu(Trust.FAMILIAR, ws.ground.measure("openai:gpt-5")))
+    assert "inside.md" in menu
+    assert not any(name in menu for name in ("fun", "folder", "etc", "Diary"))
+    for path in ("social/fun.md", "social/folder/DIARY.md", "social/etc.md"):
+        with pytest.raises(InputError, match="there is no"):
+            ws.memory.forget(path, Trust.FAMILIAR)
+    assert (memory / "private" / "DIARY.md").exists()
+
+
+def test_a_store_that_is_a_link(tmp_path: Path) -> None:
+    """A store whose folder is a link to another one is empty."""
+    with make_workspace(tmp_path, {"memory/private/x.md": "Lisbon.\n"}) as ws:
+        os.symlink(tmp_path / "memory" / "private", tmp_path / "memory" / "social")
+        assert find(ws, "Lisbon", Trust.FAMILIAR) == []
+        with pytest.raises(InputError, match="behind a link"):
+            ws.memory.save(note("x"), "social")
+
+
+def test_listed_files(tmp_path: Path) -> None:
+    """A file that the configuration lists with a trust of its own is no memory, nor by a link to it."""
+    config = """\
+owner: alice
+users: {alice: {trust: full}}
+prompt: {files: [{path: memory/social/secret.md, trust: full}]}
+"""
+    with make_workspace(tmp_path, {"foreword.yaml": config, "memory/social/secret.md": "Lisbon.\n"}) as ws:
+        os.symlink("secret.md", tmp_path / "memory" / "social" / "link.md")
+        assert find(ws, "Lisbon", Trust.FAMILIAR) == find(ws, "Lisbon") == []
+
+
+@pytest.mark.parametrize(
+    "path", ["../x.md", "/etc/passwd", "social/../private/DIARY.md", "private/DIARY.md", "", "social"]
+)
+def test_forget_elsewhere(ws: Workspace, path: str) -> None:
+    """What is above the clearance cannot be forgotten, in the words for what does not exist."""
+    with pytest.raises(InputError) as caught:
+        ws.memory.forget(path, Trust.FAMILIAR)
+    assert str(caught.value) == f"there is no {path!r} here"
+
+
+def test_forgotten(ws: Workspace) -> None:
+    """What is forgotten is in no file any more, the index included."""
+    saved = ws.memory.save(note("Xanthippe keeps ocelots."), "social")
+    assert find(ws, "ocelots") == [saved.path]
+    ws.memory.forget(saved.path, Trust.FAMILIAR)
+    assert find(ws, "ocelots") == []
+    files = [path for path in Path(ws.files.root).rglob("*") if path.is_file()]
+    assert not [path for path in files if b"ocelot" in path.read_bytes() or b"anthipp" in path.read_bytes()]
+
+
+def test_promoted(ws: Workspace) -> None:
+    """A promoted entry is the owner's word: it leaves the inbox and has no origin any more."""
+    saved = ws.memory.save(note("The ferry leaves at noon."), "social")
+    assert ws.memory.promote(saved.path, "shared/FERRY.md", Trust.FULL) == "shared/FERRY.md"
+    (hit,) = ws.memory.search("ferry", Trust.FULL)
+    assert (hit.path, hit.provenance) == ("shared/FERRY.md", None)
+    assert list(ws.memory.entries(Trust.FULL)) == []
+
+
+@pytest.mark.parametrize(
+    "target", ["shared/x", "nope/x.md", "shared/../x.md", "shared/a/b.md", "x.md", "", "social/PEOPLE.md"]
+)
+def test_not_promoted(ws: Workspace, target: str) -> None:
+    """An entry stays where it is if its new place is none, or is taken."""
+    saved = ws.memory.save(note("The ferry leaves at noon."), "social")
+    with pytest.raises(InputError):
+        ws.memory.promote(saved.path, target, Trust.FULL)
+    assert find(ws, "ferry") == [saved.path]
+
+
+def test_promotion_above_the_clearance(ws: Workspace) -> None:
+    """An entry above the clearance cannot be promoted, in the words for one that does not exist."""
+    saved = ws.memory.save(note("The ring is in the drawer.", "alice", Trust.FULL), "private")
+    for path in (saved.path, "private/inbox/alice/nothing.md", "private/DIARY.md"):
+        with pytest.raises(InputError) as caught:
+            ws.memory.promote(path, "social/RING.md", Trust.FAMILIAR)
+        assert str(caught.value) == f"there is no entry {path!r} that waits for review"
+
+
+@pytest.mark.parametrize("damage", [b"", b"no database at all" * 500, b"SQLite format 3\0" + b"\xff" * 8_000])
+def test_damaged(ws: Workspace, damage: bytes) -> None:
+    """An index that is damaged is built anew, and said so."""
+    find(ws, "birthday")
+    ws.memory.close()
+    place = Path(ws.files.root, ".foreword", "memory.sqlite")
+    place.write_bytes(damage)
+    assert find(ws, "birthday", limit=1) == ["social/PEOPLE.md"]
+    assert bool(ws.memory.notice) == bool(damage)
+    assert not damage or ws.memory.notice.startswith("the memory index was damaged")
+
+
+def test_damaged_inside(ws: Workspace) -> None:
+    """Damage that shows only while searching is mended in the same search."""
+    find(ws, "birthday")
+    ws.memory._index._base.execute(f"DROP TABLE chunks_{b'social'.hex()}")
+    assert find(ws, "birthday", limit=1) == ["social/PEOPLE.md"]
+    assert "damaged" in ws.memory.notice
+
+
+def test_reindexed(ws: Workspace) -> None:
+    """The index can be built anew, with progress per store."""
+    assert list(ws.memory.reindex()) == [("private", 1, 1), ("shared", 1, 1), ("social", 1, 1)]
+    assert find(ws, "valve") == ["shared/HOUSE.md"]
+
+
+def test_kept(ws: Workspace) -> None:
+    """What did not change is not indexed again by the next process."""
+    time.sleep(0.06)  # a file that was just written is looked at again
+    find(ws, "valve")
+    changes = ws.memory._index.figures("shared"), dict(ws.memory._index.stamps("shared"))
+    ws.memory.close()
+    with Workspace(ws.files.root, lambda: NOON) as again:
+        assert find(again, "valve") == ["shared/HOUSE.md"]
+        assert dict(again.memory._index.stamps("shared")) == changes[1]
+
+
+WRITER = """
+import sys, foreword
+from foreword.memory import Note
+from foreword.testing import NOON
+from foreword.words import Trust
+with foreword.open(sys.argv[1]) as ws:
+    for number in range(15):
+        text = f"{sys.argv[2]} saw comet{sys.argv[2]}{number}."
+        ws.memory.save(Note(text=text, author=sys.argv[2], clearance=Trust.FAMILIAR, time=NOON), "social")
+        assert ws.memory.search(f"comet{sys.argv[2]}{number}", Trust.FAMILIAR)[0].text == text
+"""
+
+
+def test_two_processes(ws: Workspace) -> None:
+    """Two processes that save and search at once lose nothing, and each sees its own words at once."""
+    command = [sys.executable, "-c", WRITER, ws.files.root]
+    both = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True) for name in ("ada", "ben")]
+    ends = [process.communicate(timeout=60)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    assert len(list(ws.memory.entries(Trust.FULL))) == 30
+    assert len(find(ws, "comet saw ada ben", limit=50)) == 30
+
+
+FULL_DISK = """
+import resource, sys, foreword
+from foreword.errors import InputError
+from foreword.memory import Note
+from foreword.testing import NOON
+from foreword.words import Trust
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+ws = foreword.open(sys.argv[1])
+for act in (
+    lambda: ws.memory.save(Note(text="ocelot " * 2_000, author="bob", clearance=Trust.FAMILIAR, time=NOON), "social"),
+    lambda: ws.memory.search("birthday", Trust.FULL),
+):
+    try:
+        act()
+    except InputError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("room", [0, 5_000])
+def test_full_disk(ws: Workspace, room: int) -> None:
+    """On a full disk nothing is half written, the message is clear, and all is well when there is room again."""
+    run = [sys.executable, "-c", FULL_DISK, ws.files.root, str(room)]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    assert first.endswith("cannot be written: File too large; nothing was saved")
+    assert second.startswith("the memory index cannot be used: ")
+    left = [path for path in Path(ws.files.root, "memory").rglob("*") if path.is_file()]
+    assert len(left) == len(FILES)
+    assert find(ws, "birthday", limit=1) == ["social/PEOPLE.md"]
+
+
+def test_not_to_be_written(ws: Workspace) -> None:
+    """Where a folder ought to be and something else is, saving and searching say so clearly."""
+    write_files(ws.files.root, {"memory/social/inbox": "a file"})
+    with pytest.raises(InputError, match="nothing was saved"):
+        ws.memory.save(note("x"), "social")
+    state = Path(ws.files.root, ".foreword")
+    if state.is_dir():
+        state.rename(Path(ws.files.root, "old"))
+    state.write_text("a file")
+    with pytest.raises(InputError, match="the memory index cannot be used"):
+        find(ws, "birthday")
+
+
+def test_store_of_a_clearance(ws: Workspace) -> None:
+    """A save belongs in the store of its clearance; public has none."""
+    stores = [ws.memory.find_store(level) for level in (Trust.FAMILIAR, Trust.INNER, Trust.FULL)]
+    assert stores == ["social", "shared", "private"]
+    with pytest.raises(InputError, match="nothing can be remembered"):
+        ws.memory.find_store(Trust.PUBLIC)
+    with pytest.raises(InputError, match="there is no store"):
+        ws.memory.save(note("x"), "nope")
