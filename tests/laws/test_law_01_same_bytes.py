@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from world_turns import make_turn, see, turns
+from world_turns import SERVERS, make_turn, see, turns
 from worlds import BASES, HOME, make_world, open_at, worlds
 
 
@@ -72,7 +72,8 @@ def test_two_processes_give_the_same_bytes(seed):
         for base in BASES:
             make_world(seed, base).write(os.path.join(folder, base, HOME))
         with open(os.path.join(folder, "turns"), "wb") as file:
-            pickle.dump([replace_tools(make_turn(Random(f"{seed} {base}"))) for base in BASES], file)
+            stored = [make_turn(Random(f"{seed} {base}"), extensions=SERVERS) for base in BASES]
+            pickle.dump([replace_tools(turn) for turn in stored], file)
         assert look_from_afar(folder, "1") == look_from_afar(folder, "2")
 
 

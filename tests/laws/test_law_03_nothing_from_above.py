@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given
 from world_texts import dump
 from world_turns import SERVERS, assemble, hide, see, turns
-from worlds import CONFIGURED, worlds
+from worlds import BASES, CONFIGURED, worlds
 
 from foreword.errors import InputError
 from foreword.testing import make_workspace
-from foreword.turn import Turn
+from foreword.turn import Host, Sandbox, Turn
 from foreword.words import Trust
 
 OPENED: list[str] = []
@@ -190,3 +190,34 @@ def test_a_link_does_not_lower_a_trust(tmp_path):
     workspace = make_workspace(tmp_path, {"foreword.yaml": config, "MEMORY.md": "kanari", "rules/a.md": "ours"})
     os.symlink("../MEMORY.md", tmp_path / "rules" / "link.md")
     assert "kanari" not in "\n".join(see(workspace, Turn(user="bob", situation="dm")).values())
+
+
+INSIDE = ("CLAUDE.md", "deep/AGENTS.md", "memory/private/AGENTS.md", "users/alice/CLAUDE.md", "skills/a/AGENTS.md")
+
+
+@pytest.mark.parametrize("path", INSIDE)
+@pytest.mark.parametrize("base", ["default", "moltis"])
+def test_a_project_inside_the_workspace_opens_nothing(tmp_path, base, path):
+    """A file that is listed as full, or is in a store or a person's folder, is no project's, whatever folder is named.
+
+    Seen to fail while the way up from a project asked for no trust.
+    """
+    listed = "" if path.startswith(("memory", "users")) else f"prompt: {{files: [{{path: {path}, trust: full}}]}}\n"
+    config = f"owner: alice\nusers: {{alice: {{trust: full}}, bob: {{trust: inner}}}}\n{listed}"
+    config += f"agents: {{reid: {{blueprint: {base}}}}}\n"
+    workspace = make_workspace(tmp_path, {"foreword.yaml": config, path: "kanari"})
+    project = os.path.join(tmp_path, os.path.dirname(path))
+    assert "kanari" not in "\n".join(see(workspace, Turn(user="bob", situation="dm", project=project)).values())
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_opening_a_profile_opens_nothing_beside_it(tmp_path, base):
+    """Somebody may see their own profile at a lower level, and the facts that stand beside it stay where they were.
+
+    Seen to fail while a slot that only looks into USER.md had the trust that the configuration gives that file.
+    """
+    config = "owner: alice\nusers: {alice: {trust: familiar}}\nprompt: {files: [{path: USER.md, trust: familiar}]}\n"
+    config += f"agents: {{reid: {{blueprint: {base}}}}}\n"
+    workspace = make_workspace(tmp_path, {"foreword.yaml": config, "USER.md": "---\nname: Alice\n---\n"})
+    turn = Turn(user="alice", situation="dm", host=Host(host="kanari"), sandbox=Sandbox(enabled=True, mode="kanari"))
+    assert "kanari" not in "\n".join(see(workspace, turn).values())

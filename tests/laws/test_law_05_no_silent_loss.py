@@ -9,6 +9,7 @@ from worlds import OWNER, worlds
 
 from foreword.errors import ConfigError
 from foreword.testing import make_workspace
+from foreword.turn import Turn
 from foreword.words import Mode, Trust, Verdict
 
 
@@ -69,6 +70,19 @@ def test_two_titles_that_read_alike_are_refused(tmp_path):
     config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nagents: {{reid: {{responsibilities: {twins}}}}}\n"
     with pytest.raises(ConfigError, match="repeats the responsibility 'Twin bed'"):
         make_workspace(tmp_path, {"foreword.yaml": config})
+
+
+@pytest.mark.parametrize("base", ["default", "osa"])
+@pytest.mark.parametrize("template", ["{{ nope }} words", "{{ RULES }}\nwords {{ nope }}", "{{ RULES }}{{ nope }}"])
+def test_a_name_that_nothing_fills_in_is_mentioned(tmp_path, base, template):
+    """The verdict of a template says which of its variables there are not, wherever its own words begin.
+
+    Seen to fail while only what opened a template carried what there was to say of it.
+    """
+    config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nagents: {{reid: {{blueprint: {base}}}}}\n"
+    workspace = make_workspace(tmp_path, {"foreword.yaml": config, "SYSTEM.md": template, "rules/a.md": "Be kind."})
+    rows = workspace.assemble(Turn(user="alice", situation="dm")).rows()
+    assert "unknown variables are left out: nope" in {row.id: row.reason for row in rows}["system"]
 
 
 @given(worlds(strict=True), turns())

@@ -16,7 +16,7 @@ from foreword.turn import Turn
 from foreword.words import Mode, Verdict
 
 CALL = re.compile(r'(memory_get|read_section)\(("(?:[^"\\]|\\.)*")(?:, from=(\d+))?(?:, lines=(\d+))?\)')
-MARKER = re.compile(r"^\[shortened: lines .*\]\s*$", re.MULTILINE)
+MARKER = re.compile(r"^[ ]*\[shortened: lines .*\]\s*$", re.MULTILINE)
 MENU_LINE = re.compile(r"^- (.+?) \(([\d,]+) tok\)(?: — .*)?$", re.MULTILINE)
 FENCE = re.compile("`{3,}|~{3,}")
 SKILL = re.compile(r'^<skill name="[^"]*" source="skill" path="([^"]*)">$', re.MULTILINE)

@@ -202,9 +202,10 @@ def number(found: list[str | Section], template: Section) -> Iterator[Section]:
         first, last = at == 0, at == len(found) - 1
         if isinstance(piece, str):
             count += piece != SEAM or first
-            part = "" if first else str(count) if piece != SEAM else "seam"
+            begins = first or (count == 1 and piece != SEAM)
+            part = "" if begins else str(count) if piece != SEAM else "seam"
             name = ":".join(filter(None, (template.name, part)))
-            section = replace(template, name=name, text=piece, path="", note=template.note if first else "")
+            section = replace(template, name=name, text=piece, path="", note=template.note if begins else "")
         else:
             section = replace(piece, title="", after=piece.after.rstrip("\n") if last else piece.after)
         yield replace(section, opens=first, leads=first and not last)
