@@ -8,7 +8,7 @@ from foreword import Toolset
 
 LINE = "Write it down where the next one finds it, with the day and your name.\n"
 SKILL = '<skill name="s001" source="skill" path="skills/s001">\n\n</skill>\n'
-INSIDE = alice(project="$HERE/work/house")
+INSIDE = alice(project="$HERE/site/house")
 LIST = 30_000
 
 
@@ -19,7 +19,7 @@ def fill(length: int) -> str:
 
 def nest(outer: int, inner: int) -> dict[str, str]:
     """Make a project with a file of its own and one above it, of so many characters."""
-    texts = {"work/CLAUDE.md": fill(outer), "work/house/CLAUDE.md": fill(inner)}
+    texts = {"site/CLAUDE.md": fill(outer), "site/house/CLAUDE.md": fill(inner)}
     return {**PLAIN, "foreword.yaml": PROJECT["foreword.yaml"], **texts}
 
 
