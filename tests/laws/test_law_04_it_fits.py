@@ -8,7 +8,7 @@ from itertools import takewhile
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from world_turns import assemble, fitted, see, turns
-from worlds import BASES, worlds
+from worlds import OWNER, PROJECTS, worlds
 
 from foreword.blueprint.slot import Cut, Room
 from foreword.errors import BudgetError
@@ -40,6 +40,23 @@ def test_the_prompt_fits_or_the_sum_is_shown(world, turn, said):
     window = meter.facts.window
     weight = meter.count(assembly.prompt.text) + count_schemas(assembly)
     assert weight + assembly.conversation + budget.keep_back(window) <= window
+    assert assembly.remaining >= 0
+
+
+@given(worlds(base="osa"), turns(user=OWNER, situation="dm", mode=Mode.FULL), st.integers(0, 12))
+def test_the_rest_is_what_the_conversation_leaves(world, turn, said):
+    """Where a turn has the rest of the window, a longer conversation takes from the turn alone, and never too much.
+
+    Seen to fail when `find_room` forgot the conversation.
+    """
+    history = tuple(Message(role="user", text=STORY) for _ in range(said))
+    with world.opened() as workspace:
+        try:
+            assembly = workspace.assemble(replace(turn, history=history))
+        except BudgetError as error:
+            check_arithmetic(str(error))
+            return
+    check_turn(assembly)
     assert assembly.remaining >= 0
 
 
@@ -93,7 +110,7 @@ def test_the_sum_names_the_slots(world, turn):
             assert all(re.search(rf"\b{name} \d", error) for name in required)
 
 
-@given(st.sampled_from(BASES).flatmap(lambda base: worlds(base=base, system=30_000)), turns(mode=Mode.FULL))
+@given(worlds(system=30_000), turns(user=OWNER, situation="dm", mode=Mode.FULL, project=PROJECTS[0]))
 def test_no_slot_passes_its_limit(world, turn):
     """Of no text more characters are shown than its slot's limits allow, of one or of all of them together.
 

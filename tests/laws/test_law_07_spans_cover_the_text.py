@@ -1,9 +1,12 @@
 """Law 7: spans cover the text exactly; the flat text equals the blocks joined."""
 
+import pytest
 from hypothesis import assume, given
 from world_turns import assemble, turns
 from worlds import worlds
 
+from foreword.testing import make_workspace
+from foreword.turn import Turn
 from foreword.wire import SHAPES
 from foreword.words import Placement
 
@@ -46,6 +49,21 @@ def test_spans_cover_the_text(world, turn):
         assert sorted(places) == [(span.start, span.end) for span in assembly.prompt.spans]
         order = [block.placement for block in assembly.prompt.blocks]
         assert order == sorted(order, key=lambda placement: placement is Placement.TAIL)
+
+
+@pytest.mark.parametrize("base", ["default", "osa"])
+@pytest.mark.parametrize("between", ["", " and ", "{{ USER_PROFILE }}", "{% if USER_PROFILE %}{{ RULES }}{% endif %}"])
+def test_what_a_template_names_twice_stands_once(tmp_path, base, between):
+    """A slot that a template names again has one place and one span, also behind what belongs to a person.
+
+    Seen to fail while the static and the moving part of a template did not know of each other's slots.
+    """
+    config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nagents: {{reid: {{blueprint: {base}}}}}\n"
+    template = f"{{{{ RULES }}}}{between}{{{{ RULES }}}} {{{{ RULES }}}}"
+    files = {"foreword.yaml": config, "SYSTEM.md": template, "rules/a.md": "kanari", "USER.md": "Alice."}
+    assembly = make_workspace(tmp_path, files).assemble(Turn(user="alice", situation="dm"))
+    assert assembly.prompt.text.count("kanari") == 1
+    assert [span.id for span in assembly.prompt.spans].count("rules:a.md") == 1
 
 
 @given(worlds(), turns())

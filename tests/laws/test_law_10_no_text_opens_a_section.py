@@ -5,6 +5,7 @@ import re
 import unicodedata
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -178,6 +179,26 @@ def test_no_part_of_a_template_stands_under_another_heading(world, turn):
     check_headings(assembly)
 
 
+def test_a_heading_stays_where_its_passage_does_not_fit(tmp_path):
+    """What a template names stands under the template's heading, when the words before it had to be left out.
+
+    Seen to fail while a heading was left out with the passage behind it.
+    """
+    blueprint = yaml.safe_load(read_blueprint("coop")) | {"name": "own"}
+    blueprint["budget"] |= {"system": 1_200, "least": 1_000}
+    config = "owner: alice\nusers: {alice: {trust: full}}\nprompt: {files: [{path: H.md, template: true}]}\n"
+    files = {
+        "foreword.yaml": config,
+        "blueprints/own.yaml": dump(blueprint),
+        "H.md": "word " * 2_000 + "\n{{ extensions }}\nthe end",
+        "SOUL.md": "Be kind.",
+    }
+    turn = Turn(user="alice", situation="dm", blueprint="own", extensions=(Extension(name="a", instructions="kanari"),))
+    assembly = make_workspace(tmp_path, files).assemble(turn)
+    assert "word" not in assembly.prompt.text
+    assert "\n\n## H.md\nkanari\nthe end\n\n" in assembly.prompt.text
+
+
 @given(worlds(rendering="xml", system=12_000), turns() | turns(user=OWNER, **ALONE))
 def test_only_sections_have_tags(world, turn):
     """In the XML rendering every tag of ours stands once at the beginning and once at the end of its section.
@@ -200,9 +221,10 @@ def test_a_tool_has_a_plain_name(name):
         Tool(name=name)
 
 
-SIGNS = ("\n", "\r", "\r\n", "\u2028", "\x0b", "\x85", " ", "\u200b", "\u2066", "#", "## Core", "x", "===", "---", "<")
-NAMES = ("Core", "Task", "Identity", "</Task>", "<Core>", "</Memories>", "## Active Signal: x", "Active Signal: x")
-WORDS = st.lists(st.sampled_from((*SIGNS, *NAMES))).map("".join)
+BREAKS = ("\n", "\r", "\r\n", "\u2028", "\x0b", "\x85")
+SIGNS = (" ", "\u200b", "\u2066", "#", "x", "<", "Core", "</Task>", "<Core>", "</Memories>", "</Responsibility>")
+HEADS = ("## Core", "# Task", "===", "---", "\u200b## Identity", "## Active Signal: x", "Active Signal: x\n---")
+WORDS = (*SIGNS, *(f"{sign}{head}" for sign in BREAKS for head in HEADS))
 KINDS = ("instructions", "descriptions", "facts", "memories", "extensions", "state", "project", "agent")
 # Each extension by its name and in its own words, in the middle of a line and on lines of its own.
 TEMPLATE = """Tools: {{ TOOL_DEFINITIONS }} and what they say:
@@ -215,16 +237,17 @@ TEMPLATE = """Tools: {{ TOOL_DEFINITIONS }} and what they say:
 
 @pytest.mark.parametrize("rendering", ["markdown", "xml"])
 @pytest.mark.parametrize("wild", KINDS)
-@given(st.sampled_from(BASES), WORDS, st.booleans())
-def test_no_word_from_outside_opens_a_section(rendering, wild, base, words, bare):
+@given(st.integers(0, 2**64))
+def test_no_word_from_outside_opens_a_section(rendering, wild, seed):
     """No words of a person, a tool, a server, a task, a memory, a project or a place can open or close a section.
 
     Seen to fail while `read_instructions` kept the line breaks it was given, and when `one_line` did.
     """
-    said = dict.fromkeys(KINDS, "") | {wild: words}
-    blueprint = yaml.safe_load(read_blueprint(base)) | {"name": "own", "rendering": rendering}
+    chance = Random(seed)
+    said = dict.fromkeys(KINDS, "") | {wild: "".join(chance.choices(WORDS, k=chance.randint(1, 8)))}
+    blueprint = yaml.safe_load(read_blueprint(chance.choice(BASES))) | {"name": "own", "rendering": rendering}
     agent = {
-        "model": "openai:bare" if bare else "openai:gpt-5",
+        "model": chance.choice(("openai:bare", "openai:gpt-5")),
         "identity": f"I am{said['agent']}",
         "soul": f"soft{said['agent']}",
         "instructions": f"work{said['agent']}",

@@ -8,11 +8,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from world_texts import dump
 from world_turns import assemble, fitted, see, turns
-from worlds import PEOPLE, ROOMS, STRANGER, worlds
+from worlds import BASES, PEOPLE, ROOMS, STRANGER, worlds
 
 from foreword.testing import make_workspace
 from foreword.trust import resolve
-from foreword.turn import Turn
+from foreword.turn import Client, Communication, Host, State, Turn
 from foreword.words import Trust
 
 SITUATIONS = ("dm", "group", "system", "odd", "nowhere", "")
@@ -78,6 +78,37 @@ def test_a_file_listed_per_user_is_in_no_room(tmp_path, path):
     workspace = make_workspace(tmp_path, {"foreword.yaml": dump(config), f"users/bob/{path}": "kanari"})
     assert "kanari" in see(workspace, Turn(user="bob", situation="dm"))["text"]
     assert "kanari" not in "\n".join(see(workspace, Turn(user="bob", situation="group", room="den")).values())
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("where", [{"room": "den"}, {"situation": "group"}], ids=["room", "group"])
+def test_nothing_personal_is_told_where_others_read(tmp_path, base, where):
+    """Not even a room for people of full trust is told of somebody's profile, instructions, manner or whereabouts.
+
+    Seen to fail when a template brought a profile along, and while a device said where it was.
+    """
+    config = {
+        "owner": "alice",
+        "agents": {"reid": {"blueprint": base}},
+        "users": {"alice": {"trust": "full"}},
+        "situations": {"group": {"ceiling": "full"}},
+        "rooms": {"den": {"situation": "group"}},
+    }
+    profile = "---\nname: kanari\nlocation: kanari\ntimezone: Asia/Tokyo\n---\nkanari"
+    files = {"foreword.yaml": dump(config), "USER.md": profile, "SYSTEM.md": "{{ USER_PROFILE }}\nwords"}
+    turn = Turn(
+        user="alice",
+        instructions="kanari",
+        state=State(communication=Communication(formality="kanari")),
+        client=Client(location="kanari", language="kanari"),
+        host=Host(host="h"),
+    )
+    workspace = make_workspace(tmp_path, files)
+    seen = see(workspace, replace(turn, **where))
+    assert "kanari" not in "\n".join(seen.values())
+    assert "Asia/Tokyo" not in seen["text"]
+    alone = see(workspace, replace(turn, situation="dm"))["text"]
+    assert ("kanari" in alone) == (base != "nova")
 
 
 def test_an_unknown_room_is_no_private_place_under_any_name(tmp_path):

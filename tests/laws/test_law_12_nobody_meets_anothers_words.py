@@ -10,9 +10,10 @@ from worlds import PEOPLE, open_at, worlds
 
 from foreword.trust import has_company
 from foreword.turn import Client, Communication
+from foreword.words import Mode
 
 
-@given(worlds(), turns(), st.booleans())
+@given(worlds(), turns() | turns(situation="dm", room="", mode=Mode.FULL), st.booleans())
 def test_ones_own_text_is_nobody_elses(world, turn, bare):
     """A file that belongs to one person is in nobody else's prompt, report or request, and in no room's.
 
@@ -36,6 +37,7 @@ def test_interleaved_people_get_what_each_would_get_alone(world, turn):
     """
     others = [make_turn(Random(f"{world.seed} {at}")) for at in range(2)]
     crowd = [*others, *(speak(turn, user, room) for user in PEOPLE for room in ("", "den"))]
+    crowd += [replace(crowd[2], instructions="", situation="dm"), replace(crowd[2], situation="dm")]
     with world.opened() as shared:
         alone = [see(open_at(shared.files.root), one) for one in crowd]
         assert [see(shared, one) for one in crowd] == alone

@@ -115,6 +115,7 @@ TEMPLATES = (
     "Before.\n{{ USER_PROFILE }}\nAfter.",
     "Before.\n{% if USER_PROFILE %}You know them.{% else %}You do not know them.{% endif %}\nAfter.",
     "{{ RULES }} {{ USER_PROFILE }} {{ RULES }}",
+    "{{ RULES }}{{ USER_PROFILE }}",
     "Before, {{ USER_PROFILE|length }} known.\n{{ RULES }}",
     "{% for one in USER_PROFILE %}{{ one }}{% endfor %}{{ extensions }}",
 )
