@@ -291,7 +291,7 @@ def test_menu_and_search_belong_together(tmp_path: Path) -> None:
     assert (
         "Use memory_search to find specific facts,\nor memory_get(path, from, lines) to load sections." in with_search
     )
-    assert "memory_search" not in build(tmp_path, MEMORIES).prompt.text
+    assert "memory_search" not in build(tmp_path, MEMORIES, replace(DM, tools=READING)).prompt.text
 
 
 def test_guidance_per_class(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from foreword.shipped import read_blueprint
 from foreword.sources import SOURCES, Section
 from foreword.sources.files import RACY
 from foreword.testing import NOON, make_workspace, write_files
-from foreword.tools import READING
+from foreword.tools import BUILT_IN, READING
 
 TURN = Turn(user="alice", situation="dm", model="openai:gpt-5", message="Hi")
 HEAD = b"owner: a\nusers: {a: {}}\n"
@@ -126,12 +126,12 @@ def test_broken_own_blueprint(tmp_path: Path) -> None:
 
 
 def test_completed(tmp_path: Path) -> None:
-    """What a turn leaves open is filled in: the first agent, its model, the mode, the time, the reading tools."""
+    """What a turn leaves open is filled in: the first agent, its model, the mode, the time, the built-in tools."""
     config = "owner: a\nusers: {a: {trust: full}}\nagents: {reid: {model: 'openai:gpt-5'}, sol: {}}\n"
     ws = make_workspace(tmp_path, {"foreword.yaml": config})
     turn = ws.complete(Turn(), ws.ground)
     assert (turn.agent, turn.model, turn.mode, turn.now) == ("reid", "openai:gpt-5", Mode.FULL, NOON)
-    assert turn.tools.names == {"memory_get", "read_section"}
+    assert turn.tools is BUILT_IN
 
 
 def test_local_is_minimal(tmp_path: Path) -> None:

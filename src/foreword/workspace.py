@@ -21,12 +21,13 @@ from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES, Files
 from foreword.sources.document import Trouble
 from foreword.sources.ground import Ground
+from foreword.sources.passage import Passage
 from foreword.sources.wording import judge_wording
 from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
-from foreword.tools import READING, REMEMBERING, Answer, Reading, Remembering, call
+from foreword.tools import BUILT_IN, REMEMBERING, Answer, Reading, Remembering, call
 from foreword.turn import NO_TOOLS, Toolset, Turn
-from foreword.words import Mode, Vocabulary
+from foreword.words import Mode, Trust, Vocabulary
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -94,7 +95,7 @@ class Workspace:
         return self._memory[1]
 
     def complete(self, turn: Turn, ground: Ground) -> Turn:
-        """Fill in what the caller left open: the first agent, its model, the reading tools, and the time."""
+        """Fill in what the caller left open: the first agent, its model, the built-in tools, and the time."""
         agents = ground.config.agents
         agent = turn.agent or next(iter(agents))
         if agent not in agents:
@@ -186,7 +187,17 @@ class Workspace:
                 meter = meters[model] = Meter(facts, self._count_with(facts.tokenizer))
             return meter
 
-        return Ground(config=config, files=self.files, measure=measure, hooks=find_hooks(config.prompt.hooks, text))
+        return Ground(
+            config=config,
+            files=self.files,
+            measure=measure,
+            hooks=find_hooks(config.prompt.hooks, text),
+            memories=self if config.memory.recall else None,
+        )
+
+    def recall(self, message: str, clearance: Trust) -> Sequence[Passage]:
+        """Find the few passages of memory that a message is clearly about."""
+        return self.memory.recall(message, clearance)
 
     def _count_with(self, vocabulary: Vocabulary) -> Counter:
         return self._counters.setdefault(vocabulary, Counter(vocabulary, self._shelf))
@@ -206,10 +217,10 @@ def choose_mode(facts: ModelFacts) -> Mode:
 
 
 def find_tools(named: Toolset | None, mode: Mode) -> Toolset:
-    """Find the tools of a turn: those it names, else those that read; a title or a summary is made without any."""
+    """Find the tools of a turn: those it names, else the built-in ones; a title or a summary is made without any."""
     if mode is Mode.NONE:
         return NO_TOOLS
-    return READING if named is None else named
+    return BUILT_IN if named is None else named
 
 
 def find_hooks(names: Sequence[str], text: str) -> Mapping[str, Hook]:

@@ -78,8 +78,8 @@ def test_shipped(name: str) -> None:
         ("{id: a, source: folder, pace: static, folder: /etc}", "names '/etc', which is not below the workspace"),
         ("{id: a, source: file, pace: static, file: ~/x.md}", "names '~/x.md', which is not below the workspace"),
         ("{id: a, source: file, pace: static, floor: -1}", "slot 'a' has a negative floor"),
-        ("{id: a, source: file, pace: static, limit: -1}", "slot 'a' has a negative floor or limit"),
-        ("{id: a, source: file, pace: static, limit_all: -1}", "slot 'a' has a negative floor or limit"),
+        ("{id: a, source: file, pace: static, limit: -1}", "slot 'a' has a negative floor, room or limit"),
+        ("{id: a, source: file, pace: static, limit_all: -1}", "slot 'a' has a negative floor, room or limit"),
         ("{id: a, source: file, pace: static, limit: 1.5}", "slots[0].limit must be a whole number"),
         *(
             (f"{{id: a, source: file, pace: turn, when: ['{name}']}}", f"slot 'a' has the unknown condition '{name}'")

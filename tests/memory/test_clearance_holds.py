@@ -9,6 +9,7 @@ import pytest
 from foreword import Turn, Workspace
 from foreword.errors import InputError
 from foreword.memory import Memory
+from foreword.memory.upkeep import Upkeep
 from foreword.testing import make_workspace
 from foreword.tools import BUILT_IN
 from foreword.words import Trust
@@ -128,7 +129,7 @@ def test_it_would_be_seen(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_links_would_be_seen(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look at links the same cases find a leak."""
-    monkeypatch.setattr(Memory, "_holds", lambda *_: True)
+    monkeypatch.setattr(Upkeep, "_holds", lambda *_: True)
     assert "shows mark" in find_leak(ws, 1, CASES)
 
 

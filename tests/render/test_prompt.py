@@ -68,7 +68,7 @@ def test_xml_tags(tmp_path: Path) -> None:
     text = build(tmp_path, "xml").prompt.text
     tags = re.findall(r"^</([^\n]*)>$", text, re.MULTILINE)
     assert [tag for tag in tags if not re.fullmatch(r"[A-Za-z_][\w.-]*", tag)] == []
-    assert "\n\n<UsingYourTools>\n- memory_get, read_section: " in text
+    assert "\n- memory_get, read_section: " in text.partition("\n\n<UsingYourTools>\n")[2]
     assert '\n\n<Menu name="Available Memory (trust: full)">\n- social/x.md (1 tok) — X\n' in text
 
 

@@ -66,7 +66,7 @@ def test_alike_when_cut(tmp_path: Path) -> None:
 def test_no_json(tmp_path: Path, text: str) -> None:
     """A file that is no JSON is a loss, and its row says what to write; nothing of it is shown."""
     row, shown = read(tmp_path, "memories.json", text, NOVA)
-    assert (str(row.verdict), row.reason) == ("dropped", "memories.json is no JSON; write a list of texts")
+    assert (str(row.verdict), row.reason) == ("dropped", "memories.json holds no list of texts in JSON")
     assert shown == ""
 
 
@@ -77,7 +77,7 @@ NO_LISTS = ['"a"', "3", "null", "{}", '{"memories": 3}', '{"facts": ["a"]}', "[1
 def test_no_list(tmp_path: Path, text: str) -> None:
     """A file that holds something else than a list of texts is a loss, and nothing of it is shown."""
     row, shown = read(tmp_path, "memories.json", text, NOVA)
-    assert (str(row.verdict), row.reason, shown) == ("dropped", "memories.json holds no list of texts", "")
+    assert (str(row.verdict), row.reason, shown) == ("dropped", "memories.json holds no list of texts in JSON", "")
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_begins_with_a_variable(tmp_path: Path) -> None:
     ("template", "text"),
     [
         ("A{{ RULES }}B", "ARULE A\n\nRULE BB"),
-        ("A\n\n{{ RULES }}\n\n{{ TOOL_DEFINITIONS }}\n\nB", "A\n\nRULE A\n\nRULE B\n\n- memory_get: "),
+        ("A\n\n{{ RULES }}\n\n{{ TOOL_DEFINITIONS }}\n\nB", "A\n\nRULE A\n\nRULE B\n\n- forget_memory: "),
         ("A {{ RULES }}{{ USER_PROFILE }}", "A RULE A\n\nRULE B\n\nU"),
         ("A {{ RULES }} {{ USER_PROFILE }} B", "A RULE A\n\nRULE B U B"),
         ("A\n{{ NOBODY }}\nB {{ RULES }}", "A\n\nB RULE A\n\nRULE B"),

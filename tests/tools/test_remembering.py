@@ -11,9 +11,10 @@ import foreword
 from foreword import Turn, Workspace
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName
+from foreword.memory.snippet import find_snippet
 from foreword.testing import make_workspace
 from foreword.tools import BUILT_IN
-from foreword.tools.remembering import SNIPPET, find_snippet
+from foreword.tools.remembering import SNIPPET
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "assistant"
 CONFIG = """\
@@ -163,7 +164,7 @@ def test_bad_arguments(ws: Workspace, name: str, arguments: dict[str, object]) -
 def test_snippet() -> None:
     """A snippet is the part of a passage that the query is about, in two hundred characters or so."""
     text = "x " * 400 + "the ferry leaves at noon " + "y " * 400
-    assert "ferry leaves" in find_snippet(text, "When does the ferry leave?")
-    assert len(find_snippet(text, "ferry")) <= SNIPPET + 2
-    assert find_snippet("z" * 5_000, "ferry") == "z" * SNIPPET + "…"
-    assert find_snippet("one\ntwo", "") == "one two"
+    assert "ferry leaves" in find_snippet(text, "When does the ferry leave?", SNIPPET)
+    assert len(find_snippet(text, "ferry", SNIPPET)) <= SNIPPET + 2
+    assert find_snippet("z" * 5_000, "ferry", SNIPPET) == "z" * SNIPPET + "…"
+    assert find_snippet("one\ntwo", "", SNIPPET) == "one two"

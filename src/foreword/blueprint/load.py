@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from foreword.blueprint.condition import CONDITIONS, find_pace
-from foreword.blueprint.slot import LISTED, Blueprint, Slot
+from foreword.blueprint.slot import LISTED, Blueprint, Room, Slot
 from foreword.config.structure import settle, structure
 from foreword.errors import Fault, suggest
 from foreword.words import Pace, Placement
@@ -95,8 +95,10 @@ def judge_slot(slot: Slot, blueprint: Blueprint, sources: Mapping[str, Ability])
     yield from judge_place(slot, blueprint)
     yield from judge_conditions(slot)
     yield from judge_paths(slot)
-    if min(slot.floor, slot.limit, slot.limit_all) < 0:
-        yield "has a negative floor or limit"
+    if min(slot.floor, slot.room, slot.limit, slot.limit_all) < 0:
+        yield "has a negative floor, room or limit"
+    if slot.room and (slot.pace is not Pace.TURN or blueprint.budget.turn_room is Room.REST):
+        yield "has a room of its own, which only a turn slot beside a fixed turn has"
 
 
 def judge_source(slot: Slot, sources: Mapping[str, Ability]) -> Iterator[str]:

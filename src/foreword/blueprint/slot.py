@@ -103,6 +103,8 @@ class Slot:
     """The budget tier it belongs to."""
     floor: int = 0
     """Tokens that no other slot can take from it."""
+    room: int = 0
+    """Tokens of its own beyond what the slots of a turn share, for a text that is there in some turns only."""
     cut: Cut = Cut.HEAD
     """How it is shortened."""
     limit: int = 0

@@ -41,8 +41,8 @@ class Fit:
 def fit(filled: Sequence[Filled], terms: Terms, conversation: int) -> Fit:
     """Give every item its verdict; what is the same as in another turn is fitted once."""
     stable = terms.memo.once(fit_stable, terms, *[run for run in filled if run.pace is not Pace.TURN])
-    room = find_room(terms, stable.values(), conversation)
     turns = tuple([run for run in filled if run.pace is Pace.TURN])
+    room = find_room(terms, stable.values(), conversation, find_own(turns))
     passing = terms.scratch.recall((terms, room, turns), lambda: fit_turn(terms, room, turns))
     runs = tuple([passing[id(run)] if run.pace is Pace.TURN else stable[id(run)] for run in filled])
     return Fit(runs=runs, limit=terms.limit, tool_tokens=terms.tool_tokens)
@@ -58,11 +58,16 @@ class TurnRoom:
     """What the slower slots take of the same room, where there is one room for all."""
 
 
-def find_room(terms: Terms, stable: Iterable[FittedRun], conversation: int) -> TurnRoom:
+def find_own(runs: Iterable[Filled]) -> int:
+    """Find what slots with a room of their own may use in this turn."""
+    return sum([section.slot.room for run in runs for section in run.sections])
+
+
+def find_room(terms: Terms, stable: Iterable[FittedRun], conversation: int, own: int = 0) -> TurnRoom:
     """Find what the slots of a turn may use, or fail with the arithmetic when the window cannot hold the rest."""
     budget, window = terms.blueprint.budget, terms.meter.facts.window
     if budget.turn_room is Room.FIXED:
-        check_window(terms, conversation, terms.limit, budget.turn)
+        check_window(terms, conversation, terms.limit, budget.turn + own)
         return TurnRoom(left=budget.turn, whole=budget.turn)
     used = terms.tool_tokens + sum([run.tokens for run in stable])
     check_window(terms, conversation, used, 0)
@@ -94,9 +99,11 @@ def fit_turn(terms: Terms, room: TurnRoom, runs: Sequence[Filled]) -> dict[int, 
     """Fit what changes with the turn into its own room, so that it presses on nothing else."""
     tiers = terms.blueprint.budget.turn_tiers
     whole = {id(run): keep_run(run, terms) for run in runs}
-    if not tiers and sum([run.tokens for run in whole.values()]) <= room.left:
+    own = find_own(runs)
+    if not tiers and not own and sum([run.tokens for run in whole.values()]) <= room.left:
         return whole
-    wishes = wish([section for run in runs for section in run.sections], terms)
+    every = wish([section for run in runs for section in run.sections], terms)
+    wishes = [one for one in every if not one.section.slot.room]
     must = [one for one in wishes if one.section.slot.required]
     rest = [one for one in wishes if not one.section.slot.required]
     bases = sum(one.base for one in rest)
@@ -106,8 +113,15 @@ def fit_turn(terms: Terms, room: TurnRoom, runs: Sequence[Filled]) -> dict[int, 
         raise BudgetError(spell_out({"the system prompt": room.used}, wishes, pool, room.left + room.used))
     kept = [one.whole for one in must]
     shared = share_tiers(rest, left, room.whole, terms) if tiers else share_turn(rest, left, room.left, terms)
-    fitted = {id(one.item): one for one in (*kept, *shared)}
+    apart = [fitted for one in every if one.section.slot.room for fitted in share_own(one, terms)]
+    fitted = {id(one.item): one for one in (*kept, *shared, *apart)}
     return {id(run): close(run, fitted) for run in runs}
+
+
+def share_own(one: Wish, terms: Terms) -> list[Fitted]:
+    """Fit a section into the room of its own slot."""
+    room = one.section.slot.room
+    return share([one], room, f"its slot has {room:,} tokens of its own", terms)
 
 
 def share_turn(wishes: Sequence[Wish], left: int, room: int, terms: Terms) -> list[Fitted]:

@@ -1,6 +1,5 @@
 """Shortening: whole lines only, measured again until it fits, with a marker that says how to read the rest."""
 
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from foreword.blueprint.slot import Cut
 from foreword.budget.verdict import Terms
 from foreword.frozen import frozen
 from foreword.sources import Section
+from foreword.sources.section import quote
 
 HEAD_SHARE = 0.75  # of what is kept, where both ends are
 NEAR = 0.2  # a heading this close to the cut, as a share of the kept lines, is where the cut goes
@@ -144,11 +144,6 @@ def write_call(section: Section, terms: Terms, gap: Gap) -> str:
     if "read_section" in terms.tools:
         return f"read_section({quote(section.id)}, from={gap.first}{lines})"
     return ""
-
-
-def quote(text: str) -> str:
-    """Write a text as the argument of a call."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def write_stub(section: Section, terms: Terms) -> str:

@@ -124,6 +124,14 @@ class Store:
 
 
 @frozen(eq=True)
+class MemorySettings:
+    """How memory is used beyond its menu."""
+
+    recall: bool = False
+    """Whether passages that a message is clearly about travel with it, four at most."""
+
+
+@frozen(eq=True)
 class ModelOverride:
     """What is known about a model, where the built-in table is wrong or silent."""
 
@@ -175,5 +183,7 @@ class Config:
     """What goes into the prompt beyond the blueprint."""
     stores: Mapping[str, Store] = field(default_factory=lambda: dict(STORES))
     """Folders below memory/ and who may see them; private, shared and social exist unless replaced here."""
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    """How memory is used beyond its menu."""
     models: Mapping[str, ModelOverride] = field(default_factory=dict)
     """Facts about models that win over the built-in table."""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from heapq import nlargest
 from itertools import pairwise
+from typing import NamedTuple
 
 from foreword.frozen import frozen
 from foreword.memory.chunk import MONTHS
@@ -34,7 +35,7 @@ MANY = 1_000  # chunks whose words are all looked at; words beyond are too commo
 FINALISTS = 150  # chunks that are looked at closely
 MISSED = 1.0  # what a word is worth that is nowhere in the store, beside the rarest that is
 HEADED = 0.6  # what a word in a heading is worth
-OUTSIDE = -2  # a place that is next to no other
+OUTSIDE, ANYWHERE = -2, -4  # a place in a heading, and one that nobody looked for; next to no other place
 WORD = re.compile(r"\w+")
 WHEN = re.compile(r"^\s*when\b|\b(?:date|month|year|day|how long|since when)\b", re.IGNORECASE)
 YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
@@ -76,7 +77,16 @@ def read_question(text: str, index: Index, stop: frozenset[str]) -> Question:
     )
 
 
-def rank(question: Question, store: str, index: Index, limit: int) -> list[tuple[float, int]]:
+class Ranked(NamedTuple):
+    """One chunk that shares words with a question."""
+
+    score: float
+    row: int
+    share: float
+    """How much of the question it has, from 0 to 1, by the rarity of the words; in a talk also what is close by."""
+
+
+def rank(question: Question, store: str, index: Index, limit: int) -> list[Ranked]:
     """Rank the chunks of a store; the best come first, and what shares no word with the question does not come."""
     figures = index.figures(store)
     if not figures.chunks:
@@ -99,19 +109,9 @@ def rank(question: Question, store: str, index: Index, limit: int) -> list[tuple
     rare = [word for count, word in counts if count and (count, word) not in common]
     for count, word in common:
         # Where every word is common, the rarest of them opens the candidates.
-        scorer.add_common(word, count, index.match(store, join_words(word, rare)))
+        scorer.add_common(word, count, index.match(store, word, rare))
         rare = rare or [word]
     return scorer.best(lambda rows: index.rows(store, rows), limit)
-
-
-def join_words(word: str, others: Sequence[str]) -> str:
-    """Write the query for chunks with a word, and with any of some others where there are any."""
-    return f"{quote(word)} AND ({' OR '.join(map(quote, others))})" if others else quote(word)
-
-
-def quote(word: str) -> str:
-    """Write a word so that it is no operator."""
-    return '"' + word.replace('"', '""') + '"'
 
 
 def is_named(name: str, spoken: frozenset[str]) -> bool:
@@ -162,7 +162,7 @@ class Scorer:
 
     def add_common(self, word: str, count: int, rows: Sequence[int]) -> None:
         """Add a word that is too common to look at all its places: only where a rarer one is, or the best by itself."""
-        rarity = self._weigh(word, count, dict.fromkeys(rows, (OUTSIDE,)))
+        rarity = self._weigh(word, count, dict.fromkeys(rows, (ANYWHERE,)))
         for row in rows:
             self._near[row] += rarity
 
@@ -182,13 +182,19 @@ class Scorer:
         for document, count in counts.items():
             self._documents[document] += rarity * soften(count, sizes[document] / self._page)
 
-    def best(self, read: Callable[[Sequence[int]], Mapping[int, Row]], limit: int) -> list[tuple[float, int]]:
+    def best(self, read: Callable[[Sequence[int]], Mapping[int, Row]], limit: int) -> list[Ranked]:
         """Look closely at the most likely chunks, and return the best with their scores."""
         likely = choose(self._near, max(FINALISTS, limit))
         known = read(list({row - step for row in likely for step in (0, 1, 2)}))
         said = {row: self._weigh_words(row, found) for row, found in known.items()}
         scored = [(self._score(row, known[row], said), row) for row in likely if row in known]
-        return nlargest(limit, scored, key=lambda one: (one[0], -one[1]))
+        best = nlargest(limit, scored, key=lambda one: (one[0], -one[1]))
+        return [Ranked(score, row, self._find_share(row, known[row])) for score, row in best]
+
+    def _find_share(self, row: int, found: Row) -> float:
+        """Find how much of the question a chunk has; who talks is answered to, and a note stands for itself."""
+        own = [rarity * (HEADED if rows[row][0] == OUTSIDE else 1.0) for rarity, rows in self._said if row in rows]
+        return (self._near[row] if found.author else sum(own)) / (self._total or 1.0)
 
     def _weigh_words(self, row: int, found: Row) -> float:
         size = found.words / self._average

@@ -1,6 +1,17 @@
 """Sources: the only stage that opens anything, and only what the plan allows."""
 
-from foreword.sources import catalogue, duties, facts, memories, outside, signals, template, texts, tooling  # noqa: F401 - importing registers the sources
+from foreword.sources import (  # noqa: F401 - importing registers the sources
+    catalogue,
+    duties,
+    facts,
+    memories,
+    outside,
+    recall,
+    signals,
+    template,
+    texts,
+    tooling,
+)
 from foreword.sources.files import Files
 from foreword.sources.read import read
 from foreword.sources.registry import SOURCES, source

@@ -5,16 +5,18 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from foreword.blueprint import Planned
+from foreword.config.schema import Store
 from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, escape_attribute, escape_markup, one_line
 from foreword.sources.facts import round_tokens
 from foreword.sources.form import fill_form
+from foreword.sources.memories import FACT_STORE, FACTS, load_facts
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section, write_line
 from foreword.sources.texts import UNFOUND
 from foreword.sources.view import SessionView, StaticView
 from foreword.tokens import Meter
-from foreword.words import Pace, Verdict
+from foreword.words import Pace, Trust, Verdict
 
 INBOX = "inbox"  # the folder of a store for what agents save, one folder for each author in it
 STRUCTURE = re.compile(r"^[#=_*-]")  # what makes a line more than words
@@ -86,8 +88,17 @@ def list_memory(view: SessionView, entry: Planned) -> Item:
 
 def find_memories(view: StaticView) -> tuple[list[str], list[str]]:
     """Price every file of the stores that the clearance may see; others are not opened."""
-    stores = [name for name, settings in sorted(view.stores.items()) if view.clearance >= settings.trust]
-    return list_stores(stores, lambda store: view.files.list(f"memory/{store}"), view.files.read, view.meter)
+    known = {FACT_STORE: Store(trust=Trust.INNER), **view.stores}
+    stores = [name for name, settings in sorted(known.items()) if view.clearance >= settings.trust]
+    return list_stores(stores, lambda store: list_memories(store, view), view.files.read, view.meter)
+
+
+def list_memories(store: str, view: StaticView) -> Sequence[str]:
+    """List the files of a store; the facts are one file that is no Markdown."""
+    if store == FACT_STORE and store not in view.stores:
+        found = not view.files.is_listed(FACTS) and isinstance(view.files.read(FACTS), Document)
+        return (FACTS,) if found else ()
+    return view.files.list(f"memory/{store}")
 
 
 def list_stores(
@@ -131,4 +142,6 @@ def price_author(store: str, author: str, found: Sequence[Document], meter: Mete
 @lru_cache(maxsize=8_192)
 def price_memory(document: Document, meter: Meter) -> str:
     """Price one memory, once for as long as it does not change."""
+    if document.path == FACTS:
+        return write_line(FACTS, meter.count("\n".join(load_facts(document) or ())), "short facts")
     return write_line(document.path.removeprefix("memory/"), meter.count(document.body), document.description)

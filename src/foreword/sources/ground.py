@@ -12,6 +12,7 @@ from foreword.frozen import frozen
 from foreword.memo import Memo
 from foreword.sources.files import Files
 from foreword.sources.nowhere import Nowhere
+from foreword.sources.passage import Recall
 from foreword.tokens import Meter
 
 
@@ -23,6 +24,8 @@ class Ground:
     files: Files | Nowhere
     measure: Callable[[str], Meter]
     hooks: Mapping[str, Hook] = field(default_factory=dict)
+    memories: Recall | None = None
+    """What a turn recalls from, where the configuration wants that."""
     memo: Memo = field(default_factory=Memo)
     scratch: Memo = field(default_factory=lambda: Memo(65_536))
     lock: Lock = field(default_factory=Lock)

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from foreword.blueprint import Planned
-from foreword.sources.document import normalise, one_line
+from foreword.sources.document import Document, normalise, one_line
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Section, absent, lament
 from foreword.sources.texts import find_document, missing
 from foreword.sources.view import StaticView, TurnView
 from foreword.words import Pace
 
+FACTS = "memories.json"  # the file of facts that all agents share
+FACT_STORE = "facts"  # the store that this file is by itself, for inner and above
 LONGEST = 200  # characters of a fact
 MOST = 4  # parts of a file that are recalled
 WORD = re.compile(r"\w{3,}")
@@ -120,20 +122,26 @@ def list_facts(view: StaticView, entry: Planned) -> Item:
     if found.document is None:
         return missing(entry, found)
     path = found.document.path
-    try:
-        # Not strict: a document's unusual line breaks are plain ones by now, also inside a text.
-        facts = read_facts(json.loads(found.document.body, strict=False))
-    except (ValueError, RecursionError):
-        return lament(entry, f"{path} is no JSON; write a list of texts")
+    facts = load_facts(found.document)
     if facts is None:
-        return lament(entry, f"{path} holds no list of texts")
-    lines = list(dict.fromkeys(shorten(fact) for fact in facts if fact.strip()))
-    long = sum(len(one_line(fact)) > LONGEST for fact in facts)
+        return lament(entry, f"{path} holds no list of texts in JSON")
+    lines = list(dict.fromkeys(map(shorten, facts)))
+    long = sum(len(fact) > LONGEST for fact in facts)
     note = f"{long:,} of them cut at {LONGEST} characters" if long else ""
     if not lines:
         return absent(entry, f"{path} holds no facts")
     text = "\n".join(f"- {line}" for line in lines)
     return Section(entry=entry, text=text, origin=path, sha256=found.document.sha256, note=note)
+
+
+def load_facts(document: Document) -> list[str] | None:
+    """Load the facts of a JSON file, each on one line and none twice, or None where it holds no list of texts."""
+    try:
+        # Not strict: a document's unusual line breaks are plain ones by now, also inside a text.
+        facts = read_facts(json.loads(document.body, strict=False))
+    except (ValueError, RecursionError):
+        return None
+    return None if facts is None else list(dict.fromkeys(one_line(fact) for fact in facts if fact.strip()))
 
 
 def read_facts(value: object) -> list[str] | None:
@@ -155,9 +163,8 @@ def find_texts(value: object) -> Iterator[str]:
 
 
 def shorten(fact: str) -> str:
-    """Keep a fact on one line of at most 200 characters."""
-    line = one_line(fact)
-    return line if len(line) <= LONGEST else line[: LONGEST - 1].rstrip() + "…"
+    """Keep a fact to at most 200 characters."""
+    return fact if len(fact) <= LONGEST else fact[: LONGEST - 1].rstrip() + "…"
 
 
 @source("matching", Pace.TURN)

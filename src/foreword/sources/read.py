@@ -16,6 +16,7 @@ from foreword.sources.form import read_form, split_form
 from foreword.sources.ground import Ground
 from foreword.sources.hint import add_hint
 from foreword.sources.nowhere import Nowhere
+from foreword.sources.passage import Recall
 from foreword.sources.registry import SOURCES
 from foreword.sources.section import Filled, Item, Missing, Section, absent
 from foreword.sources.template import plait
@@ -32,7 +33,7 @@ UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 def read(plan: Plan, turn: Turn, ground: Ground, conversation: int) -> tuple[Filled, ...]:
     """Fill the runs of a plan; of static and session runs, only the parts that an edit has touched."""
     session = observe(plan, turn, ground)
-    moment = see_turn(session, turn, session.static.beyond - plan.blueprint.budget.turn - conversation)
+    moment = see_turn(session, turn, ground.memories, find_remaining(plan, session.static, ground) - conversation)
     slower: dict[Pace, StaticView | SessionView] = {Pace.STATIC: session.static, Pace.SESSION: session}
     filled = [
         fill(run, moment, ground.scratch) if run.pace is Pace.TURN else fill_again(run, slower[run.pace], ground)
@@ -223,8 +224,15 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
     )
 
 
-def see_turn(session: SessionView, turn: Turn, remaining: int) -> TurnView:
+def find_remaining(plan: Plan, view: StaticView, ground: Ground) -> int:
+    """Find what is left of the window for a conversation, once a turn has its room and what it recalls."""
+    recalled = sum([slot.room for slot in plan.blueprint.slots]) if ground.memories else 0
+    return view.beyond - plan.blueprint.budget.turn - recalled
+
+
+def see_turn(session: SessionView, turn: Turn, memories: Recall | None, remaining: int) -> TurnView:
     """Collect what only a turn source may know."""
+    clearance = session.static.clearance
     return TurnView(
         session=session,
         now=turn.now or UNKNOWN_TIME,
@@ -236,4 +244,6 @@ def see_turn(session: SessionView, turn: Turn, remaining: int) -> TurnView:
         state=turn.state,
         git=turn.git,
         remaining=remaining,
+        said=tuple([message.text for message in turn.history]),
+        recall=(lambda message: memories.recall(message, clearance)) if memories else None,
     )

@@ -1,5 +1,6 @@
 """Sections: what sources give, before any budget has spoken."""
 
+import json
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, count
@@ -14,6 +15,16 @@ def write_line(path: str, tokens: int, description: str) -> str:
     """Write one line of the memory menu: what can be loaded, what that costs, and what it is."""
     tail = f" — {description}" if description else ""
     return f"- {path} ({tokens:,} tok){tail}"
+
+
+def quote(text: str) -> str:
+    """Write a text as the argument of a call."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def write_get(path: str, first: int, last: int) -> str:
+    """Write the call that reads some lines of a memory."""
+    return f"memory_get({quote(path)}, from={first}, lines={last - first + 1})"
 
 
 class Placed:

@@ -68,6 +68,10 @@ class Reader:
         self._note(Trace(self._files, folder, name, self._files.find(folder, name)))
         return tuple([path for path in paths if path not in self._guard.listed and self._may_read(path)])
 
+    def is_listed(self, path: str) -> bool:
+        """Whether the configuration lists a file by name, with a trust of its own."""
+        return path in self._guard.listed
+
     def visit(self, folder: str) -> "Visitor":
         """Read in another folder than the workspace."""
         visited = self._files.visit(folder)

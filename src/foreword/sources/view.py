@@ -1,11 +1,12 @@
 """Views: a source sees only what its pace may depend on, so it cannot cheat."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from foreword.config.schema import Agent, Store
 from foreword.frozen import frozen
 from foreword.signal import Signal
+from foreword.sources.passage import Passage
 from foreword.sources.trace import Reader
 from foreword.tokens import Meter
 from foreword.turn import Client, Extension, Git, Host, Sandbox, State, Task, Toolset
@@ -63,6 +64,10 @@ class TurnView:
     state: State
     git: Git | None
     remaining: int
+    said: tuple[str, ...]
+    """What was said before, as it was sent."""
+    recall: Callable[[str], Sequence[Passage]] | None
+    """Finds the passages of memory that a message is about, at the clearance of the turn; None where that is off."""
 
     @property
     def static(self) -> StaticView:

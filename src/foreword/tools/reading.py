@@ -6,7 +6,6 @@ from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.budget import Fitted
-from foreword.budget.shorten import quote
 from foreword.errors import InputError, UnknownName
 from foreword.frozen import frozen
 from foreword.memory.entry import find_provenance
@@ -14,6 +13,8 @@ from foreword.sources import Section
 from foreword.sources.catalogue import find_author
 from foreword.sources.document import Document
 from foreword.sources.ground import Ground
+from foreword.sources.memories import FACTS, load_facts
+from foreword.sources.section import quote
 from foreword.sources.trace import Reader
 from foreword.turn import Tool, Toolset
 from foreword.words import Trust
@@ -137,6 +138,9 @@ def find_path(assembly: Assembly, ground: Ground, path: str) -> tuple[str, str] 
         if mine and path.count("/") == 2:
             found = [read_memory(reader, one) for one in mine]
             return "\n\n".join(f"({one[1]})\n{one[0]}" for one in found if one)
+    if path == FACTS and assembly.clearance.level >= Trust.INNER and not reader.is_listed(path):
+        facts = reader.read(path)
+        return "\n".join(load_facts(facts) or ()) if isinstance(facts, Document) else None
     folders = [section.origin for section in sections if section.slot.source == "skills"]
     if any(path in reader.list(folder, "SKILL.md") for folder in folders):
         return read_body(reader, path)

@@ -1,23 +1,21 @@
 """Memory tools: search, list, save, read and forget, each within the clearance of its turn."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from foreword.assembly import Assembly
-from foreword.budget.shorten import quote
 from foreword.errors import InputError, UnknownName
 from foreword.memory import Hit, Memory, Note
+from foreword.memory.snippet import find_snippet
 from foreword.sources.document import one_line
 from foreword.sources.ground import Ground
+from foreword.sources.section import write_get
 from foreword.tools.answer import Answer
 from foreword.turn import Tool, Toolset
 from foreword.words import Trust
 
 SNIPPET = 200  # characters of a result
 RESULTS = 5
-STEM = 5  # letters by which two words are taken for the same
-WORD = re.compile(r"\w{3,}")
 READ = 2_000  # tokens of what read_memory shows
 
 TEXT: Mapping[str, Any] = {"type": "string"}
@@ -98,12 +96,11 @@ class Remembering:
 
     def show(self, number: int, hit: Hit, query: str) -> str:
         """Show one result: where it stands, what it costs, the passage, and how to read on."""
-        text = find_snippet(hit.text, query)
+        text = find_snippet(hit.text, query, SNIPPET)
         head = f"{number}. {hit.path}, line {hit.first} ({self._count(text):,} tok)"
         heading = f" — {hit.heading}" if hit.heading else ""
         origin = f"\n({hit.provenance})" if hit.provenance else ""
-        lines = hit.last - hit.first + 1
-        return f"{head}{heading}{origin}\n{text}\nmore: memory_get({quote(hit.path)}, from={hit.first}, lines={lines})"
+        return f"{head}{heading}{origin}\n{text}\nmore: {write_get(hit.path, hit.first, hit.last)}"
 
     def list(self, arguments: Mapping[str, Any]) -> str:
         """List everything with its price."""
@@ -170,29 +167,3 @@ def take_text(arguments: Mapping[str, Any], name: str, default: str | None = Non
     if not isinstance(value, str):
         raise InputError(f"{name!r} is a text")
     return value
-
-
-def find_snippet(text: str, query: str) -> str:
-    """Find the lines of a passage that share most words with a query, in two hundred characters or so."""
-    words = {word[:STEM] for word in WORD.findall(query.lower())}
-    lines = [one_line(line) for line in text.split("\n") if line.strip()]
-    scores = [len(words & {word[:STEM] for word in WORD.findall(line.lower())}) for line in lines]
-    first = last = max(range(len(lines)), key=lambda at: scores[at])
-    while (size := sum(map(len, lines[first : last + 1]))) < SNIPPET // 2 and last + 1 < len(lines):
-        if size + len(lines[last + 1]) > SNIPPET:
-            break
-        last += 1
-    return cut_around(" ".join(lines[first : last + 1]), words)
-
-
-def cut_around(line: str, words: set[str]) -> str:
-    """Cut a line that is too long around the words that matter."""
-    if len(line) <= SNIPPET:
-        return line
-    places = [match.start() for match in WORD.finditer(line.lower()) if match[0][:STEM] in words]
-    best = max(places, key=lambda at: sum(at <= other < at + SNIPPET for other in places), default=0)
-    start = max(0, min(best - 20, len(line) - SNIPPET))
-    start = line.find(" ", start) + 1 if start else 0
-    end = line.rfind(" ", start, start + SNIPPET)
-    end = end if end > start else start + SNIPPET
-    return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")

@@ -5,38 +5,38 @@ from pathlib import Path
 import pytest
 
 from foreword.memory.chunk import split
-from foreword.memory.index import GAP, Index
+from foreword.memory.sqlite_index import GAP, SqliteIndex
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Index:
+def index(tmp_path: Path) -> SqliteIndex:
     """An index with a document in each of two stores."""
-    index = Index(str(tmp_path))
+    index = SqliteIndex(str(tmp_path))
     put(index, "social", "a.md", "Bob likes trains.\n\nHe paints.")
     put(index, "private", "b.md", "The secret is out.")
     yield index
     index.close()
 
 
-def put(index: Index, store: str, path: str, body: str) -> None:
+def put(index: SqliteIndex, store: str, path: str, body: str) -> None:
     """Index a text."""
     with index.writing():
         index.put(store, path, ("1", body), split(body))
 
 
-def test_stores_are_apart(index: Index) -> None:
+def test_stores_are_apart(index: SqliteIndex) -> None:
     """Each store has tables of its own: words of one do not count in another."""
     assert (index.frequency("private", "secret"), index.frequency("social", "secret")) == (1, 0)
     assert (index.figures("private").chunks, index.figures("social").chunks) == (1, 2)
 
 
-def test_cleared_by_another(index: Index, tmp_path: Path) -> None:
+def test_cleared_by_another(index: SqliteIndex, tmp_path: Path) -> None:
     """After another process has cleared the file and filled it in another order, a store is still that store."""
     index.figures("social")
-    other = Index(str(tmp_path))
+    other = SqliteIndex(str(tmp_path))
     other.clear()
     other.close()
-    again = Index(str(tmp_path))
+    again = SqliteIndex(str(tmp_path))
     put(again, "private", "b.md", "The secret is out.")
     put(again, "social", "a.md", "Bob likes trains.")
     again.close()
@@ -44,14 +44,14 @@ def test_cleared_by_another(index: Index, tmp_path: Path) -> None:
     assert index.frequency("social", "train") == 1
 
 
-def test_neighbours(index: Index) -> None:
+def test_neighbours(index: SqliteIndex) -> None:
     """Rows of two documents are never near each other."""
     put(index, "social", "c.md", "More.")
     first, second = index.figures("social").starts
     assert second - first >= GAP + 1
 
 
-def test_put_again(index: Index) -> None:
+def test_put_again(index: SqliteIndex) -> None:
     """A document that is put again is there once, as it is now."""
     put(index, "social", "a.md", "Bob likes boats.")
     assert (index.frequency("social", "train"), index.frequency("social", "boat")) == (0, 1)
@@ -62,7 +62,7 @@ def test_put_again(index: Index) -> None:
     assert (index.figures("social").chunks, index.figures("social").words, dict(index.stamps("social"))) == (0, 0, {})
 
 
-def test_all_or_nothing(index: Index) -> None:
+def test_all_or_nothing(index: SqliteIndex) -> None:
     """What fails on the way leaves no trace."""
 
     def fail() -> None:
@@ -76,22 +76,22 @@ def test_all_or_nothing(index: Index) -> None:
     assert index.frequency("social", "half") == 0
 
 
-def test_another_version(index: Index, tmp_path: Path) -> None:
+def test_another_version(index: SqliteIndex, tmp_path: Path) -> None:
     """An index of another version is built anew."""
     index._base.execute("PRAGMA user_version=99")
-    again = Index(str(tmp_path))
+    again = SqliteIndex(str(tmp_path))
     assert dict(again.stamps("social")) == {}
     again.close()
 
 
 @pytest.mark.parametrize("text", ["", '"', "a AND b", "NEAR(", "\0", "🙂", "*", "col:x", "'; DROP TABLE stores"])
-def test_stems(index: Index, text: str) -> None:
+def test_stems(index: SqliteIndex, text: str) -> None:
     """Any text has words or none; nothing in it is an operator."""
     assert all(isinstance(word, str) for word in index.stem(text))
     assert index.stem("Running trains") == ("run", "train")
 
 
-def test_store_names(index: Index) -> None:
+def test_store_names(index: SqliteIndex) -> None:
     """Any name of a store is fine, and two names are two stores."""
     for name in ("a-b", "a_b", "A_B", "a.b", "select"):
         put(index, name, "x.md", f"only{name.encode().hex()}")

@@ -1,0 +1,165 @@
+"""Upkeep: the index follows the files, and is built anew where it is damaged."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import RLock
+from typing import TypeVar
+
+from foreword.errors import InputError
+from foreword.memory.chunk import Chunk, find_day, split
+from foreword.memory.entry import find_provenance
+from foreword.memory.index import Damaged, Index
+from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
+from foreword.sources.document import Document
+from foreword.sources.files import LINK, SWEEP, Files
+from foreword.sources.memories import FACT_STORE, FACTS, load_facts
+
+ATTEMPTS = 2  # to use an index that may be damaged
+UNSURE = ("", LINK)  # stamps that do not tell whether a file has changed
+BATCH = 200  # documents that are indexed at once
+
+T = TypeVar("T")
+
+
+class Upkeep:
+    """The files of all stores, and the index that is made of them."""
+
+    def __init__(self, files: Files, listed: Iterable[str], folder: str) -> None:
+        self._files = files
+        self._listed = frozenset(listed)
+        self._folder = folder
+        self._index: Index | None = None
+        self._synced: dict[str, float] = {}
+        self.lock = RLock()
+        self.notice = ""
+        """What was mended on the way, for the owner."""
+
+    def ask(self, ask: Callable[[Index], T]) -> T:
+        """Ask the index; if it turns out to be damaged, ask the one that is built anew."""
+        with self.lock:
+            for _ in range(ATTEMPTS):
+                with suppress(Damaged), self._guarded() as index:
+                    return ask(index)
+            raise InputError(f"the memory index cannot be built: {self.notice}; remove {self._folder}/{FILE}")
+
+    def reindex(self, stores: Iterable[str]) -> Iterator[tuple[str, int, int]]:
+        """Build the index anew; tells the store, and how many of how many documents are done."""
+        with self.lock:
+            self._discard()
+            try:
+                with self._guarded() as index:
+                    for name in stores:
+                        yield from self._sync(name, index, now=True)
+            except Damaged:
+                raise InputError(f"{self.notice}; try again") from None
+
+    def close(self) -> None:
+        """Close the index."""
+        with self.lock:
+            if self._index:
+                self._index.close()
+            self._index = None
+            self._synced.clear()
+
+    def list(self, store: str) -> list[str]:
+        """List the files of a store."""
+        return list(self._look(store))
+
+    def see(self, *stores: str) -> None:
+        """See an own write at once."""
+        self._files.refresh(now=True)
+        for store in stores:
+            self._synced.pop(store, None)
+
+    def follow(self, stores: Iterable[str], index: Index) -> None:
+        """Bring the index of some stores up to date."""
+        for name in stores:
+            deque(self._sync(name, index), maxlen=0)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[Index]:
+        """Hand out the index; one that is damaged is thrown away, and said so."""
+        try:
+            with translate():
+                if self._index is None:
+                    self._index = SqliteIndex(self._folder)
+                yield self._index
+        except Damaged as damage:
+            self._discard()
+            self.notice = f"the memory index was damaged ({damage}) and is built anew"
+            raise
+
+    def _discard(self) -> None:
+        """Throw the index away; the files are the truth, and it is built from them again."""
+        self.close()
+        with translate():
+            remove(self._folder)
+
+    def _look(self, store: str) -> dict[str, str]:
+        """Look at the files of a store: each with the stamp by which a change is seen, nothing where that is unsure.
+
+        A link may not lead out of its store, and what the configuration lists by name is no memory.
+        """
+        folder, files = f"memory/{store}", self._files
+        if store == FACT_STORE:
+            found = FACTS not in self._listed and isinstance(files.read(FACTS), Document)
+            return {FACTS: files.stamp(FACTS)} if found and files.find_target(FACTS) == FACTS else {}
+        if files.find_target(folder) != folder:
+            return {}
+        paths = [path for path in files.list(folder) if path not in self._listed]
+        stamps = {path: files.stamp(path) for path in paths}
+        return {path: stamp for path, stamp in stamps.items() if self._holds(path, stamp)}
+
+    def _holds(self, path: str, stamp: str) -> bool:
+        if stamp != LINK:
+            return True
+        target = self._files.find_target(path)
+        inside = target.startswith(path[: path.index("/", len("memory/")) + 1])
+        return target != path and inside and target not in self._listed
+
+    def _sync(self, store: str, index: Index, *, now: bool = False) -> Iterator[tuple[str, int, int]]:
+        """Bring the index of one store up to date, at most every 250 ms unless asked to do it now."""
+        clock = time.monotonic()
+        if not now and clock - self._synced.get(store, -SWEEP) < SWEEP:
+            return
+        self._files.refresh(now=now)
+        known = index.stamps(store)
+        stamps = self._look(store)
+        gone = known.keys() - stamps.keys()
+        stale = [path for path, stamp in stamps.items() if stamp in UNSURE or known.get(path, ("", ""))[0] != stamp]
+        for start in range(0, len(stale) + 1, BATCH):
+            batch = stale[start : start + BATCH]
+            if not batch and not gone:
+                break
+            with index.writing():
+                for path in gone:
+                    index.drop(store, path)
+                gone = set()
+                for path in batch:
+                    self._put(store, path, stamps[path], known, index)
+            yield store, start + len(batch), len(stale)
+        self._synced[store] = clock
+
+    def _put(self, store: str, path: str, stamp: str, known: Mapping[str, tuple[str, str]], index: Index) -> None:
+        """Index one document whose file has changed, unless its text has not."""
+        document = Files(self._files.root).read(path)  # not kept: what is kept is looked at again and again
+        if not isinstance(document, Document):
+            index.drop(store, path)
+        elif document.sha256 == known.get(path, ("", ""))[1]:
+            index.restamp(store, path, stamp)
+        else:
+            index.put(store, path, (stamp, document.sha256), split_document(path, document))
+
+
+def split_document(path: str, document: Document) -> Iterator[Chunk]:
+    """Split a memory into what can be found by itself: paragraphs, or facts."""
+    if path == FACTS:
+        facts = load_facts(document) or ()
+        return (
+            Chunk(first=at, last=at, heading="", text=fact, when=find_day(fact)) for at, fact in enumerate(facts, 1)
+        )
+    origin = find_provenance(path, document)
+    when = find_day(document.field("date") or document.field("time") or path)
+    return split(document.body, author=origin.author if origin else "", when=when)
