@@ -15,6 +15,7 @@ from foreword.trust import resolve
 from foreword.words import Trust
 
 PAIRS = list(combinations(Trust, 2))
+UNPLACED = ("template", "does not place it", "it has no words of its own")
 
 
 def find_eligible(world, turn):
@@ -32,7 +33,7 @@ def find_eligible(world, turn):
 def find_told(assembly):
     """Name the slots that have a text, and those whose text the owner's own template, which is read, does not place."""
     missing = [item for run in assembly.fit.runs for item in run.items if isinstance(item, Missing)]
-    unplaced = {item.id for item in missing if "template" in item.reason or "does not place it" in item.reason}
+    unplaced = {item.id for item in missing if any(one in item.reason for one in UNPLACED)}
     return {name_of(one.item) for one in fitted(assembly)} | unplaced
 
 
