@@ -1,5 +1,6 @@
 """Claims about the memory of a workspace."""
 
+import json
 import os
 import subprocess
 import sys
@@ -197,10 +198,38 @@ def test_forgotten(ws: Workspace) -> None:
 def test_promoted(ws: Workspace) -> None:
     """A promoted entry is the owner's word: it leaves the inbox and has no origin any more."""
     saved = ws.memory.save(note("The ferry leaves at noon."), "social")
-    assert ws.memory.promote(saved.path, "shared/FERRY.md", Trust.FULL) == "shared/FERRY.md"
+    assert ws.memory.promote(saved.path, "shared/FERRY.md", Trust.FULL, "alice") == "shared/FERRY.md"
     (hit,) = ws.memory.search("ferry", Trust.FULL)
     assert (hit.path, hit.provenance) == ("shared/FERRY.md", None)
     assert list(ws.memory.entries(Trust.FULL)) == []
+    text = (Path(ws.files.root) / "memory/shared/FERRY.md").read_text()
+    assert 'confirmed: "alice, 2026-11-15T12:00:00+00:00"' in text
+    assert 'author: "bob"' in text
+
+
+def test_promoted_to_the_facts(ws: Workspace) -> None:
+    """A short entry can become one of the facts that all agents share; a long one and a known one cannot."""
+    path = Path(ws.files.root) / "memories.json"
+    for text in ("The ferry leaves at noon.", "The key is under the stone."):
+        ws.memory.promote(ws.memory.save(note(text), "social").path, "memories.json", Trust.FULL, "alice")
+    assert json.loads(path.read_text()) == ["The ferry leaves at noon.", "The key is under the stone."]
+    assert ws.memory.search("ferry", Trust.FULL)[0].text == "The ferry leaves at noon."
+    assert ws.memory.search("key stone", Trust.INNER)[0].first == 2
+    assert ws.memory.search("ferry", Trust.FAMILIAR) == []
+    for text in ("The ferry leaves at noon.", "long " * 50):
+        saved = ws.memory.save(note(text), "social")
+        with pytest.raises(InputError):
+            ws.memory.promote(saved.path, "memories.json", Trust.FULL, "alice")
+    assert len(json.loads(path.read_text())) == 2
+
+
+def test_saved_again_after_an_edit(ws: Workspace) -> None:
+    """A text whose first file says something else by now is saved beside it."""
+    first = ws.memory.save(note("The ferry leaves at noon."), "social")
+    (Path(ws.files.root) / "memory" / first.path).write_text("The ferry leaves at one.\n")
+    second = ws.memory.save(note("The ferry leaves at noon."), "social")
+    assert (second.known, second.path != first.path) == (False, True)
+    assert sorted(find(ws, "ferry")) == sorted([first.path, second.path])
 
 
 @pytest.mark.parametrize(
@@ -210,7 +239,7 @@ def test_not_promoted(ws: Workspace, target: str) -> None:
     """An entry stays where it is if its new place is none, or is taken."""
     saved = ws.memory.save(note("The ferry leaves at noon."), "social")
     with pytest.raises(InputError):
-        ws.memory.promote(saved.path, target, Trust.FULL)
+        ws.memory.promote(saved.path, target, Trust.FULL, "alice")
     assert find(ws, "ferry") == [saved.path]
 
 
@@ -219,7 +248,7 @@ def test_promotion_above_the_clearance(ws: Workspace) -> None:
     saved = ws.memory.save(note("The ring is in the drawer.", "alice", Trust.FULL), "private")
     for path in (saved.path, "private/inbox/alice/nothing.md", "private/DIARY.md"):
         with pytest.raises(InputError) as caught:
-            ws.memory.promote(path, "social/RING.md", Trust.FAMILIAR)
+            ws.memory.promote(path, "social/RING.md", Trust.FAMILIAR, "alice")
         assert str(caught.value) == f"there is no entry {path!r} that waits for review"
 
 

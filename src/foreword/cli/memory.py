@@ -39,7 +39,7 @@ def add_options(parser: ArgumentParser) -> None:
     what.add_argument("--limit", metavar="N", type=int, default=5, help="how many passages; else 5")
     what.add_argument("--from", metavar="LINE", dest="first", type=int, default=1, help="the first line to read")
     what.add_argument("--lines", metavar="N", type=int, help="how many lines to read")
-    what.add_argument("--promote", metavar="STORE/NAME.md", help="with review PATH: where the entry belongs")
+    what.add_argument("--promote", metavar="PLACE", help="with review PATH: STORE/NAME.md, or memories.json for a fact")
 
 
 def run(args: Namespace) -> int:
@@ -120,8 +120,15 @@ def save(args: Namespace, workspace: "Workspace") -> object:
     store = args.store or memory.find_store(level)
     if store not in memory.open_to(level):
         raise InputError(f"there is no store {store!r} for {level}")
-    turn = assembly.turn
-    note = Note(text=take(args, "a text"), author=turn.user, clearance=level, channel="terminal", time=memory.now())
+    user = assembly.turn.user
+    note = Note(
+        text=take(args, "a text"),
+        author=user,
+        clearance=level,
+        channel="terminal",
+        time=memory.now(),
+        confirmed=user if store != memory.find_store(level) else "",
+    )
     saved = memory.save(note, store)
     return f"known already: {saved.path}" if saved.known else f"saved: {saved.path}"
 
@@ -135,8 +142,8 @@ def review(args: Namespace, workspace: "Workspace") -> object:
     """Show what waits for review, or promote one entry."""
     assembly = stand_in(args, workspace)
     if args.promote:
-        level = assembly.clearance.level
-        return f"promoted: {workspace.memory.promote(take(args, 'a path'), args.promote, level)}"
+        level, person = assembly.clearance.level, assembly.turn.user
+        return f"promoted: {workspace.memory.promote(take(args, 'a path'), args.promote, level, person)}"
     entries = list(workspace.memory.entries(assembly.clearance.level))
     if args.json:
         return [make_plain(entry) for entry in entries]
@@ -167,7 +174,7 @@ COMMAND = Command(
         "foreword memory get social/PEOPLE.md --from 2 --lines 3",
         "foreword memory save Bob likes rye bread --store social",
         "foreword memory review private/inbox/alice/ENTRY.md --promote shared/HOUSE.md",
-        "foreword memory search boiler --user bob --situation group",
+        "foreword memory search --user bob --situation group boiler",
     ),
     add_options=add_options,
     run=run,

@@ -55,7 +55,9 @@ def parse(arguments: Sequence[str]) -> Namespace:
         raise InputError(f"which command? There is {', '.join(COMMANDS)}\nsee: foreword --help")
     chosen = commands[args.command]
     refuse_unknown(chosen, [argument for argument in extra if argument.startswith("-") and argument != "-"])
-    if extra:
+    if extra and isinstance(getattr(args, "words", None), list):
+        args.words += extra  # argparse takes no words behind an option for what they are
+    elif extra:
         chosen.error(f"unexpected argument {extra[0]!r}")
     return args
 

@@ -2,8 +2,11 @@
 
 import os
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
+from threading import get_ident
 
 from foreword.errors import InputError
 from foreword.frozen import frozen
@@ -28,6 +31,8 @@ class Note:
     time: datetime
     wanted: str = ""
     """The store with more readers that it is meant for, once a person has confirmed that."""
+    confirmed: str = ""
+    """The person who confirmed that it is for more readers than where it was learned."""
 
 
 @frozen(eq=True)
@@ -46,6 +51,16 @@ class Provenance:
         return f"unreviewed, saved for {self.author}{at}{on}{', ' + self.time[:10] if self.time else ''}"
 
 
+@frozen(eq=True)
+class Confirmed:
+    """An entry that a person has taken over."""
+
+    text: str
+    origin: Provenance
+    by: str
+    """Who confirmed it, and when."""
+
+
 def check_text(text: str) -> str:
     """Take the text of an entry, or refuse one that is empty or too long."""
     clean = strip_comments(normalise(text).replace("\0", "")).strip()
@@ -56,12 +71,13 @@ def check_text(text: str) -> str:
     return clean
 
 
-def find_place(store: str, note: Note) -> str:
-    """Find the path of an entry; its name says nothing of its text."""
+def find_places(store: str, note: Note) -> Iterator[str]:
+    """Find the path of an entry, and another where that one is taken by what its text has become since."""
     author = note.author if NAME.fullmatch(note.author) else NOBODY
     moment = note.time.astimezone(UTC)
-    mark = sha256(f"{note.text}\0{moment.isoformat()}".encode()).hexdigest()[:8]
-    return f"memory/{store}/{INBOX}/{author}/{moment:%Y%m%dT%H%M%S}-{mark}.md"
+    mark = sha256(note.text.encode()).hexdigest()[:12]
+    for form in ("%Y%m%d", "%Y%m%dT%H%M%S%f"):
+        yield f"memory/{store}/{INBOX}/{author}/{moment.strftime(form)}-{mark}.md"
 
 
 def write_note(note: Note) -> str:
@@ -73,9 +89,22 @@ def write_note(note: Note) -> str:
         "session": note.session,
         "time": note.time.astimezone(UTC).isoformat(timespec="seconds"),
         "wanted": note.wanted,
+        "confirmed": note.confirmed,
     }
-    head = "".join(f"{name}: {quote(value)}\n" for name, value in fields.items() if value)
-    return f"---\n{head}---\n{note.text}\n"
+    return write_head(fields) + f"{note.text}\n"
+
+
+def write_confirmed(entry: Confirmed) -> str:
+    """Write an entry that was promoted: it still says whose words it was and who confirmed it."""
+    origin = entry.origin
+    fields = {"author": origin.author, "clearance": origin.clearance, "time": origin.time, "confirmed": entry.by}
+    return write_head(fields) + f"{entry.text}\n"
+
+
+def write_head(fields: Mapping[str, str]) -> str:
+    """Write front matter of the fields that have a value."""
+    lines = "".join(f"{name}: {quote(value)}\n" for name, value in fields.items() if value)
+    return f"---\n{lines}---\n"
 
 
 def quote(value: str) -> str:
@@ -98,22 +127,39 @@ def find_provenance(path: str, document: Document) -> Provenance | None:
     )
 
 
-def write_file(root: str, path: str, text: str) -> None:
-    """Write a new file whole or not at all."""
+def write_file(root: str, path: str, text: str) -> bool:
+    """Write a new file whole or not at all; False where there is one already, which then stays."""
     place = os.path.join(root, *path.split("/"))
     folder = os.path.dirname(place)
-    draft = f"{place}.{os.getpid()}.new"
     try:
         if os.path.realpath(folder) != folder:
             raise InputError(f"{path} lies behind a link, which is not written through; nothing was saved")
         os.makedirs(folder, exist_ok=True)
-        with open(draft, "x", encoding="utf-8", newline="\n") as file:
+        with drafted(place, text) as draft:
+            return link(draft, place)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}; nothing was saved") from None
+
+
+@contextmanager
+def drafted(place: str, text: str) -> Iterator[str]:
+    """Write a text beside the place it is for, down to the disk, and leave nothing of it behind."""
+    draft = f"{place}.{os.getpid()}-{get_ident()}.new"
+    try:
+        with open(draft, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.link(draft, place)  # not rename: what is there already stays
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}; nothing was saved") from None
+        yield draft
     finally:
-        if os.path.lexists(draft):
+        with suppress(FileNotFoundError):
             os.unlink(draft)
+
+
+def link(draft: str, place: str) -> bool:
+    """Put a draft in its place; not by renaming, so that what is there already stays."""
+    try:
+        os.link(draft, place)
+    except FileExistsError:
+        return False
+    return True

@@ -4,6 +4,7 @@ import json
 import os
 
 from foreword.errors import InputError
+from foreword.memory.entry import drafted
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACTS, LONGEST, read_facts
@@ -19,18 +20,11 @@ def add_fact(files: Files, text: str) -> None:
         raise InputError(f"{FACTS} has this fact already")
     held.append(fact if all(isinstance(one, str) for one in held) else {"text": fact})
     place = files.locate(FACTS)
-    draft = f"{place}.{os.getpid()}.new"
     try:
-        with open(draft, "w", encoding="utf-8") as file:
-            json.dump(held, file, ensure_ascii=False, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, place)
+        with drafted(place, json.dumps(held, ensure_ascii=False, indent=2) + "\n") as draft:
+            os.replace(draft, place)
     except OSError as error:
         raise InputError(f"{FACTS} cannot be written: {error.strerror or error}; nothing was changed") from None
-    finally:
-        if os.path.lexists(draft):
-            os.unlink(draft)
 
 
 def read_file(files: Files) -> tuple[list[object], list[str]]:

@@ -3,18 +3,20 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from foreword.config.schema import Config, Store
 from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.memory.entry import (
     NAME,
+    Confirmed,
     Note,
     Provenance,
     check_text,
-    find_place,
+    find_places,
     find_provenance,
+    write_confirmed,
     write_file,
     write_note,
 )
@@ -145,15 +147,21 @@ class Memory:
             raise InputError(f"there is no store {store!r}")
         with self._upkeep.lock:
             self._files.refresh(now=True)
-            for path in self._upkeep.list(store):
-                known = self._files.read(path)
-                if isinstance(known, Document) and known.body == text:
-                    return Saved(path=path.removeprefix("memory/"), store=store, known=True)
+            known = self._find_text(text, store)
+            if known:
+                return Saved(path=known, store=store, known=True)
             clean = replace(note, text=text)
-            path = find_place(store, clean)
-            write_file(self._files.root, path, write_note(clean))
-            self._upkeep.see(store)
-            return Saved(path=path.removeprefix("memory/"), store=store)
+            for path in find_places(store, clean):
+                new = write_file(self._files.root, path, write_note(clean))
+                self._upkeep.see(store)
+                if new or self._find_text(text, store):  # another process may have saved the very same by now
+                    return Saved(path=path.removeprefix("memory/"), store=store, known=not new)
+            raise InputError("the entry has no place of its own; nothing was saved")
+
+    def _find_text(self, text: str, store: str) -> str:
+        documents = ((path, self._files.read(path)) for path in self._upkeep.list(store))
+        same = (path for path, one in documents if isinstance(one, Document) and one.body == text)
+        return next(same, "").removeprefix("memory/")
 
     def find_own(self, author: str, clearance: Trust) -> Iterator["Entry"]:
         """Find what was saved for somebody in the stores that the clearance may see, the newest first."""
@@ -188,27 +196,30 @@ class Memory:
         self._upkeep.ask(lambda index: drop(store, place, index))
         return document.body if isinstance(document, Document) else ""
 
-    def promote(self, path: str, target: str, clearance: Trust) -> str:
-        """Move an entry out of its inbox, as the owner's word from then on; a person has confirmed it."""
+    def promote(self, path: str, target: str, clearance: Trust, person: str) -> str:
+        """Move an entry out of its inbox, as the owner's word from then on; who confirmed that stands in the file."""
         self._files.refresh(now=True)
-        origin, place = path.partition("/")[0], f"memory/{path}"
-        document = self._files.read(place) if place in self._list_for(origin, clearance) else None
-        if not isinstance(document, Document) or find_provenance(place, document) is None:
+        inbox, place = path.partition("/")[0], f"memory/{path}"
+        document = self._files.read(place) if place in self._list_for(inbox, clearance) else None
+        origin = find_provenance(place, document) if isinstance(document, Document) else None
+        if not isinstance(document, Document) or origin is None:
             raise InputError(f"there is no entry {path!r} that waits for review")
-        store = self._settle(target, document.body, clearance)
+        confirmed = f"{person}, {self.now().astimezone(UTC).isoformat(timespec='seconds')}"
+        store = self._settle(target, Confirmed(text=document.body, origin=origin, by=confirmed), clearance)
         self._remove(place)
-        self._upkeep.see(store, origin)
+        self._upkeep.see(store, inbox)
         return target
 
-    def _settle(self, target: str, text: str, clearance: Trust) -> str:
+    def _settle(self, target: str, entry: Confirmed, clearance: Trust) -> str:
         """Write what was promoted, as a file of a store or as one of the facts, and name the store."""
         if target == FACTS and FACT_STORE in self.open_to(clearance):
-            add_fact(self._files, text)
+            add_fact(self._files, entry.text)
             return FACT_STORE
         store, _, name = target.partition("/")
         if store not in self.open_to(clearance) or not NAME.fullmatch(name) or not name.endswith(".md"):
             raise InputError(f"{target} is no place for a memory; write STORE/NAME.md, or {FACTS} for a short fact")
-        write_file(self._files.root, f"memory/{target}", f"{text}\n")
+        if not write_file(self._files.root, f"memory/{target}", write_confirmed(entry)):
+            raise InputError(f"memory/{target} is there already; choose another name")
         return store
 
     def _remove(self, place: str) -> None:

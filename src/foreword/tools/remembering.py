@@ -11,6 +11,7 @@ from foreword.sources.document import one_line
 from foreword.sources.ground import Ground
 from foreword.sources.section import write_get
 from foreword.tools.answer import Answer
+from foreword.trust import has_company
 from foreword.turn import Tool, Toolset
 from foreword.words import Trust
 
@@ -68,7 +69,7 @@ class Remembering:
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Answer:
         """Run one tool."""
-        tools: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+        tools: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
             "memory_search": self.search,
             "memory_list": self.list,
             "save_memory": self.save,
@@ -77,22 +78,23 @@ class Remembering:
         }
         if name not in self._assembly.terms.tools or name not in tools:
             raise UnknownName("tool", name, self._assembly.terms.tools.names & tools.keys())
-        text = tools[name](arguments)
-        return Answer(text=text, tokens=self._count(text))
+        return tools[name](arguments)
+
+    def _answer(self, text: str, store: str = "", count: int = 0) -> Answer:
+        return Answer(text=text, tokens=self._count(text), store=store, count=count)
 
     def _count(self, text: str) -> int:
         return self._assembly.terms.meter.count(text)
 
-    def search(self, arguments: Mapping[str, Any]) -> str:
+    def search(self, arguments: Mapping[str, Any]) -> Answer:
         """Find passages, the best first."""
         query, store = take_text(arguments, "query"), take_text(arguments, "store", "")
         limit = arguments.get("limit", RESULTS)
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 20:
             raise InputError("'limit' is a whole number from 1 to 20")
         hits = self._memory.search(query, self._level, limit=limit, store=store)
-        if not hits:
-            return "Nothing in memory answers that."
-        return "\n\n".join(self.show(number, hit, query) for number, hit in enumerate(hits, 1))
+        found = "\n\n".join(self.show(number, hit, query) for number, hit in enumerate(hits, 1))
+        return self._answer(found or "Nothing in memory answers that.", store, len(hits))
 
     def show(self, number: int, hit: Hit, query: str) -> str:
         """Show one result: where it stands, what it costs, the passage, and how to read on."""
@@ -102,12 +104,13 @@ class Remembering:
         origin = f"\n({hit.provenance})" if hit.provenance else ""
         return f"{head}{heading}{origin}\n{text}\nmore: {write_get(hit.path, hit.first, hit.last)}"
 
-    def list(self, arguments: Mapping[str, Any]) -> str:
+    def list(self, arguments: Mapping[str, Any]) -> Answer:
         """List everything with its price."""
-        lines = self._memory.menu(self._level, self._assembly.terms.meter, take_text(arguments, "store", ""))
-        return "\n".join(lines) or "There is nothing in memory."
+        store = take_text(arguments, "store", "")
+        lines = self._memory.menu(self._level, self._assembly.terms.meter, store)
+        return self._answer("\n".join(lines) or "There is nothing in memory.", store, len(lines))
 
-    def save(self, arguments: Mapping[str, Any]) -> str:
+    def save(self, arguments: Mapping[str, Any]) -> Answer:
         """Save something at the clearance at which it was learned; a store for more people waits for a person."""
         turn = self._assembly.turn
         own = self._memory.find_store(self._level)
@@ -125,16 +128,16 @@ class Remembering:
         )
         saved = self._memory.save(note, own)
         if saved.known:
-            return f"That is known already: {saved.path}."
+            return self._answer(f"That is known already: {saved.path}.", own)
         waiting = (
             f" It is to be in {wanted}, which a person has to confirm first: foreword memory review."
             if note.wanted
             else ""
         )
-        return f"Saved as {saved.path}.{waiting}"
+        return self._answer(f"Saved as {saved.path}.{waiting}", own, 1)
 
-    def read(self, _: Mapping[str, Any]) -> str:
-        """Show the facts of the speaking person, and their whole instructions."""
+    def read(self, _: Mapping[str, Any]) -> Answer:
+        """Show the facts of the speaking person, and their whole instructions where nobody else reads them."""
         turn = self._assembly.turn
         entries = list(self._memory.find_own(turn.user, self._level)) if turn.user else []
         parts: list[str] = []
@@ -147,9 +150,10 @@ class Remembering:
                 break
             parts.append(text)
         facts = "\n".join(parts) or "Nothing was saved for this person yet."
-        return f"{facts}\n\nStanding instructions:\n{turn.instructions.strip() or '(none)'}"
+        own = "(not told where others read)" if has_company(turn) else turn.instructions.strip() or "(none)"
+        return self._answer(f"{facts}\n\nStanding instructions:\n{own}", count=len(entries))
 
-    def forget(self, arguments: Mapping[str, Any]) -> str:
+    def forget(self, arguments: Mapping[str, Any]) -> Answer:
         """Remove an entry of the speaking person; the owner may remove any."""
         path = take_text(arguments, "path")
         turn = self._assembly.turn
@@ -158,7 +162,7 @@ class Remembering:
         if path not in own and not owner:
             raise InputError(f"there is no {path!r} of this person here")
         self._memory.forget(path, self._level)
-        return f"Forgotten: {path}."
+        return self._answer(f"Forgotten: {path}.", path.partition("/")[0], 1)
 
 
 def take_text(arguments: Mapping[str, Any], name: str, default: str | None = None) -> str:
