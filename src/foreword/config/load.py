@@ -41,6 +41,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_twins(places)
     yield from _check_titles(places)
     yield from _check_models(places)
+    yield from _check_budgets(places)
 
 
 def _check_owner(places: Places) -> Iterator[Finding]:
@@ -118,6 +119,19 @@ def _check_models(places: Places) -> Iterator[Finding]:
             yield keys, place.line, f"must not be below 0, not {place.value}"
         elif place.value == 0 and place.value is not False and not price:
             yield keys, place.line, "must be above 0"
+
+
+def _check_budgets(places: Places) -> Iterator[Finding]:
+    limits = (*_find(places, "budgets", "*"), *_find(places, "budgets", "*", "*", "*"))
+    for keys, place in limits:
+        if isinstance(place.value, int | float) and place.value < 0:
+            yield keys, place.line, f"must not be below 0, not {place.value}"
+    for kind in ("agents", "users"):
+        known = _list_names(places, kind)
+        for keys, place in _find(places, "budgets", kind, "*"):
+            name = str(keys[-1])
+            if known and name not in known:
+                yield keys, place.line, f"is not listed under {kind}{suggest(name, known)}"
 
 
 def _judge_name(name: str, pattern: re.Pattern[str]) -> str:

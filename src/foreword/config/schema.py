@@ -139,10 +139,46 @@ class ModelOverride:
     """The shortest prefix that the provider caches, in tokens."""
     input_usd: float | None = None
     """The price of a million input tokens."""
+    output_usd: float | None = None
+    """The price of a million output tokens."""
     cache_read_usd: float | None = None
     """The price of a million tokens read from the cache."""
     cache_write_usd: float | None = None
     """The price of a million tokens written to the cache."""
+    cache_write_1h_usd: float | None = None
+    """The price of a million tokens written to the cache for an hour."""
+
+
+@frozen(eq=True)
+class Limits:
+    """The most that may be spent, in US dollars; what is left out has no limit."""
+
+    daily_usd: float | None = None
+    """In a day of the owner's zone."""
+    monthly_usd: float | None = None
+    """In a month of the owner's zone."""
+    per_turn_usd: float | None = None
+    """In one turn, all of its calls together."""
+
+
+@frozen(eq=True)
+class Budgets:
+    """What may be spent on models: by everybody together, and by each agent, user, channel and schedule."""
+
+    daily_usd: float | None = None
+    """By everybody together, in a day of the owner's zone."""
+    monthly_usd: float | None = None
+    """By everybody together, in a month of the owner's zone."""
+    per_turn_usd: float | None = None
+    """In any one turn, all of its calls together."""
+    agents: Mapping[str, Limits] = field(default_factory=dict)
+    """The limits of single agents."""
+    users: Mapping[str, Limits] = field(default_factory=dict)
+    """The limits of what single people ask for."""
+    channels: Mapping[str, Limits] = field(default_factory=dict)
+    """The limits of single channels."""
+    schedules: Mapping[str, Limits] = field(default_factory=dict)
+    """The limits of single schedules."""
 
 
 SITUATIONS = {
@@ -177,3 +213,5 @@ class Config:
     """Folders below memory/ and who may see them; private, shared and social exist unless replaced here."""
     models: Mapping[str, ModelOverride] = field(default_factory=dict)
     """Facts about models that win over the built-in table."""
+    budgets: Budgets = field(default_factory=Budgets)
+    """What may be spent on models."""
