@@ -20,6 +20,9 @@ class StoreError(InputError):
     """The file of the log cannot be used as it is; the message says what to do."""
 
 
+Identity = tuple[int, int]
+
+
 @frozen
 class Opened:
     """An open log, and what there is to say about how it was opened."""
@@ -34,12 +37,13 @@ def open_events(folder: str, patience: float = PATIENCE) -> Opened:
     """Open the log of a folder for writing; it is made if need be, and one that is damaged makes room for a new one."""
     path = os.path.join(folder, FILE)
     os.makedirs(folder, exist_ok=True)
+    seen = identify(path)
     try:
         return Opened(connection=_open(path, patience), path=path)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
-    note = put_aside(path)
+        note = put_aside(path, seen, str(error))
     return Opened(connection=_open(path, patience), path=path, note=note)
 
 
@@ -61,16 +65,19 @@ def is_damage(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF in DAMAGE
 
 
-def put_aside(path: str) -> str:
-    """Rename a damaged file, so that a new one can begin, and say so; nothing is said where another already did."""
+def identify(path: str) -> Identity:
+    """Tell which file a path leads to; another process may have put the one we know aside."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)
+
+
+def put_aside(path: str, seen: Identity, reason: str) -> str:
+    """Rename the damaged file that was seen, so that a new one can begin; say so, unless another process did it."""
     with _guard(path):
-        try:
-            _check(path)
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
-                raise
-            reason = str(error)
-        else:
+        if identify(path) != seen:
             return ""
         place = _find_place(path)
         os.replace(path, place)
@@ -86,12 +93,21 @@ def _open(path: str, patience: float) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         _bring_up(connection, path)
-        # A page that is broken far from here is met by whoever reads it; the ends are where rows come and go.
-        connection.execute("SELECT min(id), max(id), max(timestamp) FROM events").fetchone()
+        _look(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _look(connection: sqlite3.Connection) -> None:
+    """Look at both ends of the table, where rows come and go; who meets a broken page between them says so then."""
+    try:
+        connection.execute("SELECT min(id), max(id), max(timestamp) FROM events").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # no such table, no such column
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise
 
 
 def _bring_up(connection: sqlite3.Connection, path: str) -> None:
@@ -126,18 +142,6 @@ def _revision(connection: sqlite3.Connection) -> str:
 
 def _schema() -> str:
     return read_shipped("store", "schema.sql") or ""
-
-
-def _check(path: str) -> None:
-    """Read all of a file; raise what is wrong with it."""
-    if not os.path.exists(path):
-        return
-    with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as connection:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        error = sqlite3.DatabaseError(verdict)
-        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-        raise error
 
 
 def _find_place(path: str) -> str:
