@@ -9,10 +9,11 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from typing import Self
 
 from foreword.events.event import Event, Level
 from foreword.events.row import INSERT, Report, Row, make_row
-from foreword.events.totals import write_totals
+from foreword.events.tally import write_totals
 from foreword.frozen import frozen
 from foreword.store.open import FILE, Opened, StoreError, identify, is_damage, open_events, put_aside
 
@@ -126,7 +127,7 @@ class EventLog:
             self._wake.set()
             self._thread.join(self.bounds.closing + 2 * self.bounds.patience)
 
-    def __enter__(self) -> "EventLog":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -135,7 +136,9 @@ class EventLog:
     def _put(self, row: Row, most: int) -> bool:
         """Put a row into the queue, unless it is full."""
         if self._closed or len(self._queue) >= most:
-            self._lose("the log is closed" if self._closed else self._reason or "rows came faster than they were written")
+            self._lose(
+                "the log is closed" if self._closed else self._reason or "they came faster than they are written"
+            )
             return False
         self._queue.append(row)
         if not self._wake.is_set():
@@ -244,6 +247,7 @@ class EventLog:
             raise
         with self._lock:
             self._lost -= lost
+            self._reason = "" if not self._lost else self._reason
 
     def _report(self, lost: int, since: str, reason: str) -> Iterable[Row]:
         if lost:

@@ -6,7 +6,7 @@ from datetime import UTC
 from json import JSONEncoder
 from typing import Any, NamedTuple
 
-from foreword.events.event import CATEGORIES, Event, Level
+from foreword.events.event import CATEGORIES, Event, Level, Usage
 from foreword.events.redact import REDACTED, announces_secret, redact
 from foreword.words import Trust
 
@@ -28,6 +28,8 @@ CUT = "cut"  # the fact that says what is missing
 
 _TYPES = {kind: kind.value for kind in CATEGORIES}
 _LEVELS = {level: level.value for level in Level}
+_NOTHING = (None, None, None, None)
+_PLAIN = frozenset((int, float, bool, type(None)))
 _encode = JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
@@ -40,22 +42,25 @@ class Row(NamedTuple):
 
 def make_row(event: Event) -> Row:
     """Make the row of an event."""
-    context, place, usage = event.context, event.place, event.usage
-    facts = shorten(event.facts) if event.facts else None
+    context, place, usage, cost = event.context, event.place, event.usage, event.cost_usd
+    facts = _mapping(event.facts, DEPTH) if event.facts else None
     metadata = None if facts is None else write(facts)
+    time = event.time if event.time.tzinfo is UTC else event.time.astimezone(UTC)
+    tokens_in, tokens_out, cache_read, cache_write = _NOTHING if usage is None else read_usage(usage)
+    kind = event.type
     values = (
-        event.time.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z",
+        time.isoformat(timespec="microseconds")[:26] + "Z",
         _LEVELS[event.level],
-        CATEGORIES[event.type],
+        CATEGORIES[kind],
         name(context.session),
         name(context.agent),
         name(context.user),
         name(context.channel),
-        _TYPES[event.type],
+        _TYPES[kind],
         None if event.duration_ms is None else bound(event.duration_ms),
-        None if usage is None else bound(usage.tokens_in),
-        None if usage is None else bound(usage.tokens_out),
-        event.cost_usd if event.cost_usd is not None and math.isfinite(event.cost_usd) else None,
+        tokens_in,
+        tokens_out,
+        cost if cost is not None and math.isfinite(cost) else None,
         redact(event.error, ERROR) if event.error else None,
         metadata,
         name(context.room),
@@ -66,10 +71,15 @@ def make_row(event: Event) -> Row:
         name(place.span),
         name(place.parent),
         name(event.prompt_hash),
-        None if usage is None else bound(usage.cache_read),
-        None if usage is None else bound(usage.cache_write),
+        cache_read,
+        cache_write,
     )
     return Row(values, read_sections(facts) if facts and "sections" in facts else ())
+
+
+def read_usage(usage: Usage) -> tuple[int, int, int, int]:
+    """Read what a call used."""
+    return bound(usage.tokens_in), bound(usage.tokens_out), bound(usage.cache_read), bound(usage.cache_write)
 
 
 def name(text: str) -> str | None:
@@ -89,7 +99,7 @@ def clean(text: str) -> str:
 
 def bound(number: int) -> int:
     """Bound a number to what the database holds."""
-    return max(-LARGEST, min(LARGEST, int(number)))
+    return number if -LARGEST <= number <= LARGEST else LARGEST if number > 0 else -LARGEST
 
 
 def write(facts: dict[str, Any]) -> str:
@@ -110,11 +120,12 @@ def write(facts: dict[str, Any]) -> str:
 
 
 def shorten(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy facts, redacted and shortened, each loss with a note in its place."""
+    """Copy facts as they may be told: redacted, within bounds, and of values that JSON knows."""
     return _mapping(facts, DEPTH)
 
 
 def _mapping(facts: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    """Copy facts, redacted and shortened, each loss with a note in its place."""
     shown: dict[str, Any] = {}
     for key, value in facts.items():
         if len(shown) == ITEMS:
@@ -130,41 +141,35 @@ def _mapping(facts: Mapping[Any, Any], depth: int) -> dict[str, Any]:
 
 def _value(value: Any, depth: int) -> Any:
     """Copy one value; what JSON cannot say becomes a text."""
-    if value is None or isinstance(value, bool):
-        return value
-    if type(value) is int:
-        return value if -LARGEST <= value <= LARGEST else f"a number of {value.bit_length():,} bits"
-    if type(value) is float:
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping | list | tuple):
-        return _collection(value, depth)
-    return redact(str(value), TEXT)
-
-
-def _collection(value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], depth: int) -> Any:
-    if depth == 0:
-        return f"{len(value):,} entries, too deep to be told"
+    if type(value) in _PLAIN:
+        return value if value is None or -LARGEST <= value <= LARGEST else _strange(value)
     if isinstance(value, Mapping):
-        return _mapping(value, depth - 1)
+        return _mapping(value, depth - 1) if depth else f"{len(value):,} entries, too deep to be told"
+    if not isinstance(value, list | tuple):
+        return redact(str(value), TEXT)
+    if not depth:
+        return f"{len(value):,} entries, too deep to be told"
     shown = [redact(one, TEXT) if type(one) is str else _value(one, depth - 1) for one in value[:ITEMS]]
     return shown if len(value) <= ITEMS else [*shown, f"{len(value) - ITEMS:,} more"]
 
 
+def _strange(number: float) -> str:
+    """Tell of a number that neither JSON nor the database holds."""
+    return f"a number of {number.bit_length():,} bits" if isinstance(number, int) else str(number)
+
+
 def read_sections(facts: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
-    """Read what a call's sections took: name, tokens, those of the cache, and dollars; what is malformed is passed by."""
+    """Read what a call's sections took: name, tokens, those of the cache, and dollars; nothing malformed."""
     listed = facts.get("sections")
-    if not isinstance(listed, list):
-        return ()
-    return tuple(tuple(one) for one in listed if is_section(one))
+    return tuple([tuple(one) for one in listed if is_section(one)]) if type(listed) is list else ()
 
 
 def is_section(value: Any) -> bool:
     """Whether a value is a name, two counts, and an amount or nothing."""
-    if not isinstance(value, list) or len(value) != 4:
+    if type(value) is not list or len(value) != 4:
         return False
     section, tokens, cached, usd = value
-    counts = all(isinstance(number, int | float) and not isinstance(number, bool) for number in (tokens, cached))
-    return isinstance(section, str) and counts and (usd is None or isinstance(usd, int | float))
+    return type(section) is str and type(tokens) is int and type(cached) is int and (usd is None or type(usd) in _PLAIN)
 
 
 class Report(NamedTuple):

@@ -1,132 +1,215 @@
-"""Sums of what was used and what it cost: kept with the rows they count, so that no question reads the rows again.
+"""Totals: what was used and what it cost, for a reader, by day, session, user, agent, channel, model or section."""
 
-A row counts in several sums at once: in all, and by session, user, agent, channel, model and section; for everybody, for its
-user alone, and for its room; in its quarter of an hour and in its day. So each reader's sum is a short walk over rows
-that hold nothing but what this reader may see.
-"""
-
+import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from foreword.events.event import EventType
-from foreword.events.row import COLUMNS, Row
-from foreword.words import Word
+from foreword.errors import UnknownName
+from foreword.events.event import Reader
+from foreword.events.row import COLUMNS, Row, read_sections
+from foreword.events.stretch import Stretch, split
+from foreword.events.tally import COUNTED, FIGURES, By, add, tally
+from foreword.events.visible import visible
+from foreword.frozen import frozen
+from foreword.sources.clock import find_zone
+from foreword.words import Trust
+
+MOST = 1_000  # totals of one answer
+LONGEST = 400  # days of one answer
+
+Figures = list[Any]
+_SUMMED = ", ".join(f"sum({figure})" for figure in FIGURES)
+_ORDERS = {"tokens": "sum(tokens_in) + sum(tokens_out)", "cost": "sum(cost_usd)"}
 
 
-class By(Word):
-    """What sums are kept by; a day is that of the reader's zone."""
+@frozen(eq=True)
+class Total:
+    """What was used under one name in some time."""
 
-    ALL = "all"
-    DAY = "day"
-    SESSION = "session"
-    USER = "user"
-    AGENT = "agent"
-    CHANNEL = "channel"
-    MODEL = "model"
-    SECTION = "section"
-
-
-FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")
-KEY = ("kind", "owner", "room", "start", "name", "trust")
-TURN, CALL = EventType.TURN_STARTED.value, EventType.API_CALL.value
-COUNTED = (TURN, CALL)
-QUARTERS = ("00", "15", "30", "45")
-
-Key = tuple[str, str, str, str, str, int]
-Sums = dict[Key, list[Any]]
-
-_AT = {column: place for place, column in enumerate(COLUMNS)}
-_TYPE, _TIME, _COST = _AT["event_type"], _AT["timestamp"], _AT["cost_usd"]
-_WHERE = tuple(_AT[column] for column in ("session_id", "user_id", "agent_id", "channel", "model", "room", "trust"))
-_USED = tuple(_AT[column] for column in ("tokens_in", "tokens_out", "cache_read", "cache_write"))
+    name: str
+    """The day as 2026-11-16, the session, the user, and so on; empty for all, and for what has no such name."""
+    turns: int
+    """Turns that began; a section has none."""
+    calls: int
+    """Calls of a model; for a section those that it was part of."""
+    unpriced: int
+    """Calls among them whose price nobody knows."""
+    tokens_in: int
+    tokens_out: int
+    cache_read: int
+    cache_write: int
+    cost_usd: float | None
+    """The sum of what is priced, or None where nothing is."""
 
 
-def find_quarter(timestamp: str) -> str:
-    """Find the quarter of an hour in which a moment lies."""
-    return timestamp[:14] + QUARTERS[int(timestamp[14:16]) // 15]
+def sum_by(
+    connection: sqlite3.Connection,
+    reader: Reader,
+    by: By | str,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    *,
+    most: str = "tokens",
+    limit: int = MOST,
+) -> list[Total]:
+    """Sum up what a reader may see from one moment up to another, the largest first, or day by day.
+
+    `most` says what is large: tokens or cost. Sums by anything but a day are of the largest `limit` names; the sum of
+    everything is that by `all`.
+    """
+    kind = By(by) if by in [word.value for word in By] else by
+    if not isinstance(kind, By):
+        raise UnknownName("sum", str(by)[:40], [word.value for word in By])
+    if most not in _ORDERS:
+        raise UnknownName("order", most[:40], _ORDERS)
+    limit = max(0, min(limit, MOST))
+    desk = Desk(connection, reader, kind, most, limit)
+    if not desk.owner and reader.clearance is not Trust.FULL:
+        return []  # what belongs to nobody is told at full trust alone
+    if kind is By.DAY:
+        return desk.sum_days(since, until)
+    sums = desk.sum(split(since, until))
+    return sorted(map(make_total, sums.items()), key=desk.rank)[:limit]
 
 
-def write_totals(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
-    """Add rows to the sums, inside the transaction that writes them."""
-    quarters = tally(rows)
-    if not quarters:
-        return
-    days: Sums = {}
-    for (kind, owner, room, start, name, trust), figures in quarters.items():
-        add(days, (kind, owner, room, start[:10], name, trust), figures)
-    for table, sums in (("totals_quarter", quarters), ("totals_day", days)):
-        connection.executemany(_UPSERT[table], [(*key, *figures) for key, figures in sorted(sums.items())])
+class Desk:
+    """Where one question about sums is worked out."""
+
+    def __init__(self, connection: sqlite3.Connection, reader: Reader, by: By, most: str, limit: int) -> None:
+        self.connection, self.reader, self.by, self.most, self.limit = connection, reader, by, most, limit
+        self.owner = "" if reader.clearance is Trust.FULL else reader.user
+        self.kind = self._choose_kind()
+
+    def _choose_kind(self) -> str:
+        if self.by is By.DAY or (self.by is By.USER and self.owner):
+            return str(By.ALL)
+        return str(self.by)
+
+    def rank(self, total: Total) -> tuple[float, str]:
+        """Put the largest first."""
+        size = total.tokens_in + total.tokens_out if self.most == "tokens" else total.cost_usd or 0.0
+        return (-size, total.name)
+
+    def sum(self, stretch: Stretch) -> dict[str, Figures]:
+        """Sum up a stretch of time by name.
+
+        The days alone are many names, so only the largest of them are read, and those that the edges name as well: no
+        other name can be among the largest of both.
+        """
+        edges = self._sum_edges(stretch)
+        if stretch.days is None:
+            return self._name(edges)
+        sums = self._sum_days_of("", [], stretch.days, f"ORDER BY {_ORDERS[self.most]} DESC LIMIT {self.limit}")
+        if others := [name for name in edges if name not in sums]:
+            named = "AND name IN (SELECT value FROM json_each(?))"
+            sums |= self._sum_days_of(named, [json.dumps(others)], stretch.days, "")
+        for name, figures in edges.items():
+            add(sums, name, figures)
+        return self._name(sums)
+
+    def _name(self, sums: dict[str, Figures]) -> dict[str, Figures]:
+        """For one's own eyes the sum by user is that of all, under one's name."""
+        if self.by is By.USER and self.owner:
+            return dict.fromkeys([self.owner], sums[""]) if sums else {}
+        return sums
+
+    def _sum_days_of(self, condition: str, values: list[Any], days: tuple[str, str], order: str) -> dict[str, Figures]:
+        where, given = self._scope()
+        rows = self.connection.execute(
+            f"SELECT name, {_SUMMED} FROM totals_day "  # noqa: S608 - our own names
+            f"WHERE {where} AND start >= ? AND start < ? {condition} GROUP BY name {order}",
+            [*given, *days, *values],
+        )
+        return {name: list(figures) for name, *figures in rows}
+
+    def _sum_edges(self, stretch: Stretch) -> dict[str, Figures]:
+        """Sum up the quarters before and after the whole days, and the rows before and after whole quarters."""
+        sums: dict[str, Figures] = {}
+        where, given = self._scope()
+        for first, last in stretch.quarters:
+            rows = self.connection.execute(
+                f"SELECT name, {_SUMMED} FROM totals_quarter "  # noqa: S608 - our own names
+                f"WHERE {where} AND start >= ? AND start < ? GROUP BY name",
+                [*given, first, last],
+            )
+            for name, *figures in rows:
+                add(sums, name, figures)
+        for first, last in stretch.moments:
+            for (kind, owner, room, _, name, _), figures in tally(self._read_rows(first, last)).items():
+                if (kind, owner, room) == (self.kind, self.owner, self.reader.room):
+                    add(sums, name, figures)
+        return sums
+
+    def _scope(self) -> tuple[str, list[Any]]:
+        """Make the condition that the sums are those of this reader."""
+        values = [self.kind, self.owner, self.reader.room, int(self.reader.clearance)]
+        return "kind = ? AND owner = ? AND room = ? AND trust <= ?", values
+
+    def _read_rows(self, first: str, last: str) -> Iterator[Row]:
+        """Read the rows of less than a quarter of an hour, as they were when they were counted."""
+        where, values = visible(self.reader)
+        at = COLUMNS.index("metadata")
+        for kind in COUNTED:
+            found = self.connection.execute(
+                f"SELECT {', '.join(COLUMNS)} FROM events INDEXED BY idx_events_type "  # noqa: S608 - our own names
+                f"WHERE event_type = ? AND timestamp >= ? AND timestamp < ? AND {where}",
+                [kind, first, last, *values],
+            )
+            for row in found:
+                facts = json.loads(row[at]) if self.by is By.SECTION and row[at] else {}
+                yield Row(row, read_sections(facts))
+
+    def sum_days(self, since: datetime | None, until: datetime | None) -> list[Total]:
+        """Sum up each day of the reader's zone, without those in which nothing was used."""
+        zone, _ = find_zone(self.reader.timezone)
+        first, last = self._find_ends()
+        if first is None or last is None:
+            return []
+        begin = max(first, since.astimezone(UTC)) if since else first
+        end = min(last, until.astimezone(UTC)) if until else last
+        day = max(begin.astimezone(zone).date(), end.astimezone(zone).date() - timedelta(days=LONGEST))
+        totals = []
+        while (start := _begin(day, zone)) < end:
+            stop = _begin(day + timedelta(days=1), zone)
+            # An end that was not asked for cuts nothing, so that whole quarters and days can be used.
+            low = max(start, since.astimezone(UTC)) if since else start
+            high = min(stop, until.astimezone(UTC)) if until else stop
+            figures = self.sum(split(low, high)).values()
+            totals += [make_total((day.isoformat(), one)) for one in figures]
+            day += timedelta(days=1)
+        return totals
+
+    def _find_ends(self) -> tuple[datetime | None, datetime | None]:
+        """Find the quarters between which there is anything to sum up."""
+        first, last = self.connection.execute(
+            "SELECT (SELECT min(start) FROM totals_quarter WHERE kind = 'all' AND owner = ?1 AND room = ?2), "
+            "(SELECT max(start) FROM totals_quarter WHERE kind = 'all' AND owner = ?1 AND room = ?2)",
+            [self.owner, self.reader.room],
+        ).fetchone()
+        if first is None:
+            return None, None
+        length = timedelta(minutes=15)
+        return datetime.fromisoformat(f"{first}Z"), datetime.fromisoformat(f"{last}Z") + length
 
 
-def tally(rows: Iterable[Row]) -> Sums:
-    """Count rows into the sums of their quarters."""
-    places: dict[tuple[Any, ...], list[Any]] = {}
-    sections: dict[tuple[Any, ...], list[Any]] = {}
-    for values, parts in rows:
-        kind = values[_TYPE]
-        if kind not in COUNTED:
-            continue
-        place = (find_quarter(values[_TIME]), *[values[at] for at in _WHERE])
-        figures = places.get(place)
-        if figures is None:
-            figures = places[place] = [0, 0, 0, 0, 0, 0, 0, 0.0]
-        if kind == TURN:
-            figures[0] += 1
-            continue
-        cost = values[_COST]
-        figures[1] += 1
-        figures[2] += cost is None
-        figures[7] += cost or 0.0
-        for at, column in enumerate(_USED, start=3):
-            figures[at] += values[column] or 0
-        for name, tokens, cached, usd in parts:
-            share = [0, 1, usd is None, tokens, 0, cached, 0, usd or 0.0]
-            add(sections, (place[0], place[2], place[6], place[7], name), share)
-    sums: Sums = {}
-    for place, figures in places.items():
-        spread(sums, place, figures)
-    for (start, user, room, trust, name), figures in sections.items():
-        for owner, where in list_scopes(user, room):
-            add(sums, (By.SECTION.value, owner, where, start, name, trust), figures)
-    return sums
+def _begin(day: date, zone: Any) -> datetime:
+    """Find the moment at which a day begins in a zone."""
+    return datetime.combine(day, time(), zone).astimezone(UTC)
 
 
-def spread(sums: Sums, place: Sequence[Any], figures: Sequence[Any]) -> None:
-    """Add what was counted in one place to every sum that it belongs to."""
-    start, session, user, agent, channel, model, room, trust = place
-    names = {"all": "", "session": session, "agent": agent, "channel": channel, "model": model}
-    for owner, where in list_scopes(user, room):
-        for kind, name in names.items():
-            add(sums, (kind, owner, where, start, name or "", trust), figures)
-        if not owner:  # for one's own eyes this is the sum of all
-            add(sums, ("user", owner, where, start, user or "", trust), figures)
-
-
-def list_scopes(user: str | None, room: str | None) -> Iterator[tuple[str, str]]:
-    """List for whom a row counts: everybody, its user, everybody in its room, and its user in that room."""
-    yield "", ""
-    if user:
-        yield user, ""
-    if room:
-        yield "", room
-    if user and room:
-        yield user, room
-
-
-def add(sums: dict[Any, list[Any]], key: Any, figures: Sequence[Any]) -> None:
-    """Add figures to those of a key."""
-    known = sums.get(key)
-    sums[key] = list(figures) if known is None else [one + other for one, other in zip(known, figures, strict=True)]
-
-
-def _write_upsert(table: str) -> str:
-    columns = (*KEY, *FIGURES)
-    added = ", ".join(f"{figure} = {figure} + excluded.{figure}" for figure in FIGURES)
-    return (
-        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) "  # noqa: S608 - our names
-        f"ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {added}"
+def make_total(named: tuple[str, Figures]) -> Total:
+    """Make a total of summed figures."""
+    name, (turns, calls, unpriced, tokens_in, tokens_out, cache_read, cache_write, cost) = named
+    return Total(
+        name=name,
+        turns=turns,
+        calls=calls,
+        unpriced=unpriced,
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        cache_read=cache_read,
+        cache_write=cache_write,
+        cost_usd=cost if calls > unpriced else None,
     )
-
-
-_UPSERT = {table: _write_upsert(table) for table in ("totals_quarter", "totals_day")}

@@ -61,7 +61,6 @@ EVENTS = Table(
 )
 
 
-
 FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write")
 
 

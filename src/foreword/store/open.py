@@ -74,10 +74,14 @@ def identify(path: str) -> Identity:
     return (found.st_dev, found.st_ino)
 
 
-def put_aside(path: str, seen: Identity, reason: str) -> str:
-    """Rename the damaged file that was seen, so that a new one can begin; say so, unless another process did it."""
+def put_aside(path: str, seen: Identity | None = None, reason: str = "") -> str:
+    """Rename the damaged file that was seen, so that a new one can begin; say so, unless another process did it.
+
+    Who cannot say which file they saw has it read through first, so that nobody's new file is put aside.
+    """
     with _guard(path):
-        if identify(path) != seen:
+        reason = reason or _find_damage(path)
+        if not reason or seen not in (None, identify(path)):
             return ""
         place = _find_place(path)
         os.replace(path, place)
@@ -125,7 +129,9 @@ def _bring_up(connection: sqlite3.Connection, path: str) -> None:
                 connection.execute("ROLLBACK")
             raise
     elif found > wanted:
-        raise StoreError(f"{path} was written by a newer Foreword (its schema is {found}, ours {wanted}); upgrade this one")
+        raise StoreError(
+            f"{path} was written by a newer Foreword: its schema is {found}, ours {wanted}; upgrade this one"
+        )
     elif found < wanted:
         from foreword.store.migrate import upgrade
 
@@ -142,6 +148,20 @@ def _revision(connection: sqlite3.Connection) -> str:
 
 def _schema() -> str:
     return read_shipped("store", "schema.sql") or ""
+
+
+def _find_damage(path: str) -> str:
+    """Read a file through and say what is wrong with it."""
+    if not os.path.exists(path):
+        return ""
+    try:
+        with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as connection:
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        return str(error)
+    return "" if verdict == "ok" else str(verdict)
 
 
 def _find_place(path: str) -> str:
