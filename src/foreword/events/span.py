@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from foreword.events.event import Context, EventType, Place, Usage
-from foreword.events.row import shorten
+from foreword.events.redact import REDACTED, announces_secret, redact
 from foreword.frozen import frozen
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ PROVIDERS = {
     "mistral": "mistral_ai",
 }
 WORD = "foreword."
+LONGEST = 2_000  # characters of one text
 
 
 @frozen
@@ -77,7 +78,7 @@ class LiveSpan:
         context.detach(self._token)
         self._span.set_attributes(dict(describe(said)))
         if error := said.get("error"):
-            self._span.set_status(Status(StatusCode.ERROR(str(error))))
+            self._span.set_status(Status(StatusCode.ERROR, redact(str(error), LONGEST)))
             self._span.set_attribute("error.type", name_error(said))
         self._span.end(count_nanoseconds(time))
 
@@ -154,7 +155,6 @@ def introduce(opening: Opening) -> Iterator[tuple[str, Any]]:
 
 def describe(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Say what was told as attributes: plain values only, and texts without secrets."""
-    plain = {}
     for name, value in said.items():
         if isinstance(value, Usage):
             yield "gen_ai.usage.input_tokens", value.tokens_in
@@ -166,9 +166,10 @@ def describe(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield "gen_ai.request.model", model
             if provider:
                 yield "gen_ai.provider.name", PROVIDERS.get(provider, provider)
-        elif isinstance(value, str | bool | int | float):
-            plain[name] = value
-    yield from ((WORD + name, value) for name, value in shorten(plain).items())
+        elif isinstance(value, str):
+            yield WORD + name, REDACTED if announces_secret(name) else redact(value, LONGEST)
+        elif isinstance(value, bool | int | float):
+            yield WORD + name, value
 
 
 def name_error(said: Mapping[str, Any]) -> str:
