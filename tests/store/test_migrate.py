@@ -3,7 +3,6 @@
 import sqlite3
 from pathlib import Path
 
-import foreword.store
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
@@ -11,6 +10,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+import foreword.store
 from foreword.store.metadata import METADATA
 from foreword.store.migrate import render, upgrade
 from foreword.store.open import FILE, open_events
@@ -45,9 +45,10 @@ def test_upgrade(tmp_path):
     shapes = [{" ".join(str(row).split()) for row in base.execute(SHAPE)} for base in (upgraded, fresh)]
     tidied = [{text.replace("\\t", " ").replace("\\n", " ").replace(" ", "") for text in shape} for shape in shapes]
     assert tidied[0] == tidied[1]
-    assert upgraded.execute("SELECT * FROM alembic_version").fetchall() == fresh.execute(
-        "SELECT * FROM alembic_version"
-    ).fetchall()
+    assert (
+        upgraded.execute("SELECT * FROM alembic_version").fetchall()
+        == fresh.execute("SELECT * FROM alembic_version").fetchall()
+    )
     upgraded.close()
     fresh.close()
 
@@ -56,6 +57,10 @@ def test_postgresql():
     """Every table and index can be written for PostgreSQL."""
     dialect = postgresql.dialect()
     texts = [str(CreateTable(table).compile(dialect=dialect)) for table in METADATA.sorted_tables]
-    texts += [str(CreateIndex(index).compile(dialect=dialect)) for table in METADATA.tables.values() for index in table.indexes]
+    texts += [
+        str(CreateIndex(index).compile(dialect=dialect))
+        for table in METADATA.tables.values()
+        for index in table.indexes
+    ]
     assert any("WHERE level IN ('warn', 'error')" in text for text in texts)
     assert "WITHOUT ROWID" not in "".join(texts)

@@ -94,6 +94,7 @@ class EventLog:
         self._opened: Opened | None = None
         self._file = (0, 0)
         self._damage = self.notice = ""
+        self._held = 0  # rows that are out of the queue and not yet written
         self._closed = self._stuck = False
         self._lost, self._lost_since, self._reason = 0, "", ""
         self.lost = 0
@@ -135,7 +136,7 @@ class EventLog:
 
     def _put(self, row: Row, most: int) -> bool:
         """Put a row into the queue, unless it is full."""
-        if self._closed or len(self._queue) >= most:
+        if self._closed or len(self._queue) + self._held >= most:
             self._lose(
                 "the log is closed" if self._closed else self._reason or "they came faster than they are written"
             )
@@ -206,12 +207,12 @@ class EventLog:
                     return
                 self._ending.wait(self.bounds.pause)
                 continue
-            self._stuck = False
+            self._stuck, self._held = False, 0
             settle(batch, written=True)
 
     def _take(self) -> tuple[list[Row | Ticket], list[Row]]:
         """Take a batch from the front; the queue is only ever shortened here."""
-        count = min(len(self._queue), self.bounds.batch)
+        count = self._held = min(len(self._queue), self.bounds.batch)
         batch = [self._queue.popleft() for _ in range(count)]
         return batch, [one for one in batch if isinstance(one, Row)]
 
@@ -221,6 +222,7 @@ class EventLog:
         self._stuck = True
         self._reason = str(error)
         self._queue.extendleft(one for one in reversed(batch) if isinstance(one, Row))
+        self._held = 0
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.connection.close()
