@@ -1,20 +1,20 @@
 """A filter: which events are asked for, read from what a person typed or a model called."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from foreword.errors import InputError, UnknownName
 from foreword.events.event import EventType, Level, Reader
 from foreword.events.moment import ALWAYS, Period, read_period
 from foreword.frozen import frozen
-from foreword.words import Word
 
 USUAL = 50  # events of one answer, unless somebody says how many
 TEXTS = ("session_id", "level", "event_type", "user", "channel", "since", "until")
 ASKED = (*TEXTS, "limit")
-
-W = TypeVar("W", bound=Word)
+LEVELS = {level.value: level for level in Level}
+# The last two are what the log tells of itself; importing it for two words would cost every question.
+TYPES = (*(kind.value for kind in EventType), "events_lost", "log_replaced")
 
 
 @frozen(eq=True)
@@ -24,7 +24,7 @@ class Filter:
     session: str = ""
     level: Level | None = None
     """This level and those above it."""
-    type: EventType | None = None
+    type: str = ""
     user: str = ""
     channel: str = ""
     period: Period = ALWAYS
@@ -49,8 +49,8 @@ def read_filter(asked: Mapping[str, Any], reader: Reader, now: datetime) -> Filt
     texts = {name: read_text(name, asked.get(name)) for name in TEXTS}
     return Filter(
         session=texts["session_id"],
-        level=read_word(Level, "level", texts["level"]),
-        type=read_word(EventType, "event type", texts["event_type"]),
+        level=LEVELS[read_word("level", texts["level"], LEVELS)] if texts["level"] else None,
+        type=read_word("event type", texts["event_type"], TYPES) if texts["event_type"] else "",
         user=texts["user"],
         channel=texts["channel"],
         period=read_period(texts["since"], texts["until"], now, reader.timezone),
@@ -67,14 +67,12 @@ def read_text(name: str, value: object) -> str:
     return value
 
 
-def read_word(kind: type[W], name: str, text: str) -> W | None:
-    """Read a word of a vocabulary."""
-    if not text:
-        return None
-    for word in kind:
-        if word.value == text.lower():
-            return word
-    raise UnknownName(name, text[:40], [str(word) for word in kind])
+def read_word(name: str, text: str, known: Collection[str]) -> str:
+    """Read a word of a vocabulary, in either case."""
+    word = text.lower()
+    if word not in known:
+        raise UnknownName(name, text[:40], known)
+    return word
 
 
 def read_limit(value: object) -> int:

@@ -1,7 +1,7 @@
 """Records in words: one line each, as the document writes them, in the zone of who reads."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -21,37 +21,64 @@ def show_time(moment: datetime, zone: ZoneInfo) -> str:
 
 
 def show_line(record: Record, *, turn: bool = True) -> str:
-    """Show a record without its time: category, name, and everything that is known, as `key=value`."""
+    """Show a record without its time: category, name, and everything that is known, as `key=value`.
+
+    With `turn` this is also whom and which turn the event belongs to, as one wants to know of a line by itself.
+    """
+    shared = {"user": record.user, "channel": record.channel, **name_rest(record)} if turn else {}
+    last = {"turn": record.trace[:SHORT]} if turn else {}
     level = "" if record.level == "info" else f"{record.level} "
-    return f"{level}[{record.category}] {record.type}" + "".join(f" {part}" for part in list_parts(record, turn=turn))
+    parts = list_parts({**shared, **find_figures(record), **name_own(record)}, record.facts, last)
+    return " ".join([f"{level}[{record.category}] {record.type}", *parts])
 
 
-def list_parts(record: Record, *, turn: bool) -> Iterator[str]:
-    """List what is known about an event; with `turn` also whom and which turn it belongs to."""
-    names = {"user": record.user, "agent": record.agent, "channel": record.channel, "room": record.room}
-    shared: dict[str, Any] = names | {"session": record.session, "schedule": record.schedule} if turn else {}
-    own = {
-        "model": record.model,
+def show_label(record: Record) -> str:
+    """Show a record where its figures have columns of their own."""
+    level = "" if record.level == "info" else f"{record.level} "
+    return " ".join([f"{level}[{record.category}] {record.type}", *list_parts(name_own(record), record.facts)])
+
+
+def show_rest(record: Record) -> str:
+    """Show a record where time, level, type, user, channel and turn have columns of their own."""
+    return " ".join(list_parts({**find_figures(record), **name_own(record)}, record.facts, name_rest(record)))
+
+
+def name_rest(record: Record) -> dict[str, Any]:
+    """Name what else an event belongs to, beside its user and its channel."""
+    return {"agent": record.agent, "room": record.room, "session": record.session, "schedule": record.schedule}
+
+
+def name_own(record: Record) -> dict[str, Any]:
+    """Name what is the event's own, and no figure."""
+    return {"model": record.model, "error": record.error}
+
+
+def find_figures(record: Record) -> dict[str, Any]:
+    """Find how long an event took, its tokens, and what it cost; a call that nobody can price says so."""
+    unpriced = record.cost_usd is None and record.type == EventType.API_CALL.value
+    return {
         "duration": show_duration(record.duration_ms),
         "tokens_in": record.tokens_in,
         "tokens_out": record.tokens_out,
         "cache_read": record.cache_read,
         "cache_write": record.cache_write,
-        "cost": show_usd(record.cost_usd) if record.cost_usd is not None else "",
-        "error": record.error,
+        "cost": show_usd(record.cost_usd) if unpriced or record.cost_usd is not None else "",
     }
-    last = {"turn": record.trace[:SHORT]} if turn else {}
-    for name, value in [*shared.items(), *own.items(), *record.facts.items(), *last.items()]:
+
+
+def list_parts(*groups: Mapping[str, Any]) -> Iterator[str]:
+    """List what is known as `key=value`, in the order of the groups."""
+    for name, value in ((name, value) for group in groups for name, value in group.items()):
         if value is not None and value != "":
             yield f"{show_word(str(name))}={show_value(value)}"
-    if record.type == EventType.API_CALL.value and record.cost_usd is None:
-        yield "cost=unknown"
 
 
 def show_value(value: Any) -> str:
     """Show one value so that it stays on its line and ends where it ends."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return show_word(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
+    if len(text) <= LONGEST:
+        return show_word(text)
+    return f"({len(value)} entries)" if isinstance(value, list | dict) else show_word(f"{text[: LONGEST - 1]}…")
 
 
 def show_word(text: str) -> str:

@@ -80,8 +80,12 @@ def make_condition(reader: Reader, wanted: Filter) -> tuple[str, list[Any]]:
     """Make the condition that a row fulfils: it is the reader's to see, and fits."""
     where, values = visible(reader)
     terms = [where]
-    kind = wanted.type.value if wanted.type else ""
-    columns = {"session_id": wanted.session, "user_id": wanted.user, "channel": wanted.channel, "event_type": kind}
+    columns = {
+        "session_id": wanted.session,
+        "user_id": wanted.user,
+        "channel": wanted.channel,
+        "event_type": wanted.type,
+    }
     for column, value in columns.items():
         if value:
             terms.append(f"{column} = ?")
@@ -119,7 +123,7 @@ def list_ways(reader: Reader, wanted: Filter) -> list[Sequence[Way]]:
     if wanted.levels:
         options.append([Way.by("level", level) for level in wanted.levels])
     if wanted.type:
-        options.append([Way.by("event_type", wanted.type.value)])
+        options.append([Way.by("event_type", wanted.type)])
     return options or [[Way(index="idx_events_time")]]
 
 

@@ -1,6 +1,6 @@
 """Memory: stores with one minimum trust each, a search that finds, and entries that know where they come from."""
 
 from foreword.memory.entry import Note, Provenance
-from foreword.memory.memory import Entry, Hit, Memory, Saved
+from foreword.memory.memory import Entry, Hit, Memory, Saved, Stock
 
-__all__ = ["Entry", "Hit", "Memory", "Note", "Provenance", "Saved"]
+__all__ = ["Entry", "Hit", "Memory", "Note", "Provenance", "Saved", "Stock"]

@@ -75,6 +75,18 @@ class Saved:
     """Whether the very same text was there already, so that nothing was written."""
 
 
+@frozen(eq=True)
+class Stock:
+    """What one store holds, and how much of it the index knows as it is now."""
+
+    store: str
+    documents: int
+    unreviewed: int
+    """Entries among them that agents saved and that no owner has looked at yet."""
+    indexed: int
+    """Documents that the index knows and that have not changed since; a search indexes the others first."""
+
+
 class Memory:
     """The stores of one workspace."""
 
@@ -177,6 +189,20 @@ class Memory:
         self._files.refresh(now=True)
         names = self.open_to(clearance, store)
         return list_stores(names, self._list, self._files.read, meter)[0]
+
+    def take_stock(self, clearance: Trust) -> list[Stock]:
+        """Say what the stores hold that the clearance may see, and how fresh the index of each is."""
+        self._files.refresh(now=True)
+        return self._ask(lambda index: [self._weigh(name, index) for name in self.open_to(clearance)])
+
+    def _weigh(self, store: str, index: Index) -> Stock:
+        stamps, known = self._look(store), index.stamps(store)
+        return Stock(
+            store=store,
+            documents=len(stamps),
+            unreviewed=sum(path.startswith(f"memory/{store}/inbox/") for path in stamps),
+            indexed=sum(path in known and stamp in (*UNSURE, known[path][0]) for path, stamp in stamps.items()),
+        )
 
     def forget(self, path: str, clearance: Trust) -> None:
         """Remove a memory from the files and from the index."""

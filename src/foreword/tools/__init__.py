@@ -1,10 +1,11 @@
-"""The tools that redeem what a prompt offers, and those that remember."""
+"""The tools that redeem what a prompt offers, those that remember, and those that say what went on."""
 
 from foreword.tools.answer import Answer
+from foreword.tools.introspection import INTROSPECTION
 from foreword.tools.reading import READING, Reading, call
 from foreword.tools.remembering import REMEMBERING, Remembering
 from foreword.turn import Toolset
 
-BUILT_IN = Toolset([*READING.tools, *REMEMBERING.tools])
+BUILT_IN = Toolset([*READING.tools, *REMEMBERING.tools, *INTROSPECTION.tools])
 
-__all__ = ["BUILT_IN", "READING", "REMEMBERING", "Answer", "Reading", "Remembering", "call"]
+__all__ = ["BUILT_IN", "INTROSPECTION", "READING", "REMEMBERING", "Answer", "Reading", "Remembering", "call"]

@@ -1,11 +1,12 @@
-"""Rows for the tests of questions: written straight into a real log, so that nothing but the question is under test."""
+"""Rows and events for the tests of questions, written into a real log."""
 
 import json
 import sqlite3
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from foreword.events.event import CATEGORIES, EventType, Reader
+from foreword.events.event import CATEGORIES, Context, Event, EventType, Reader
+from foreword.events.log import EventLog
 from foreword.events.moment import stamp
 from foreword.words import Trust
 
@@ -31,3 +32,18 @@ def put(connection: sqlite3.Connection, time: datetime = NOON, **columns: Any) -
     names = ", ".join(row)
     marks = ", ".join("?" * len(row))
     return connection.execute(f"INSERT INTO events ({names}) VALUES ({marks})", list(row.values())).lastrowid
+
+
+def make_event(kind: EventType = EventType.API_CALL, minutes: float = 0, **said: Any) -> Event:
+    """Make an event some minutes after noon; what is no field of an event is one of its context."""
+    fields = {name: said.pop(name) for name in list(said) if name in Event.__dataclass_fields__}
+    context = Context(**{"user": "alice", "trust": Trust.FAMILIAR, **said})
+    return Event(**{"type": kind, "time": NOON + timedelta(minutes=minutes), "context": context, **fields})
+
+
+def tell(folder: str, *events: Event) -> None:
+    """Write events as a gateway does, with their sums."""
+    log = EventLog(folder)
+    for event in events:
+        log.record(event)
+    log.close()
