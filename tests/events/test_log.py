@@ -58,8 +58,8 @@ def test_row(log, tmp_path):
     assert log.flush()
     (row,) = ask(tmp_path, "SELECT * FROM events")
     assert row == (
-        1, "2026-11-16T02:47:03.123456Z", "info", "provider", "s", "reid", "alice", "signal", "api_call", 120, 5_200, 300,
-        0.12, None, '{"status":"ok","length":240}', "r", None, 2, "anthropic:claude-sonnet-5", "a" * 32, "b" * 16, None,
+        1, "2026-11-16T02:47:03.123456Z", "info", "provider", "s", "reid", "alice", "signal", "api_call", 120, 5_200,
+        300, 0.12, None, '{"status":"ok","length":240}', "r", None, 2, "anthropic:claude-sonnet-5", "a" * 32, "b" * 16, None,
         "c" * 64, 3_100, 10,
     )  # fmt: skip
 
@@ -101,15 +101,26 @@ def test_many_threads(log, tmp_path):
         assert [number for error, number in rows if error == str(thread)] == list(range(200))
 
 
+def run_python(code: str, folder) -> subprocess.Popen:
+    """Run a program that has a log."""
+    program = f"""
+import sys
+from datetime import UTC, datetime
+from foreword.events.event import Event, EventType, Usage
+from foreword.events.log import EventLog
+log = EventLog(sys.argv[1])
+{code}
+"""
+    return subprocess.Popen([sys.executable, "-c", program, str(folder)])
+
+
 def test_many_processes(tmp_path):
     """Several processes may write the same file, also when all of them make it at once; sums count every row."""
-    code = (
-        "import sys; from datetime import *; from foreword.events.event import *; from foreword.events.log import EventLog\n"
-        "log = EventLog(sys.argv[1])\n"
-        "for number in range(300):\n"
-        "    log.record(Event(type=EventType.API_CALL, time=datetime(2026, 11, 16, tzinfo=UTC), usage=Usage(tokens_in=1)))\n"
-    )
-    children = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(4)]
+    code = """
+for number in range(300):
+    log.record(Event(type=EventType.API_CALL, time=datetime(2026, 11, 16, tzinfo=UTC), usage=Usage(tokens_in=1)))
+"""
+    children = [run_python(code, tmp_path) for _ in range(4)]
     assert [child.wait() for child in children] == [0] * 4
     assert ask(tmp_path, "SELECT count(*) FROM events") == [(1_200,)]
     assert ask(tmp_path, "SELECT calls, tokens_in FROM totals_day WHERE kind = 'all'") == [(1_200, 1_200)]
@@ -117,12 +128,8 @@ def test_many_processes(tmp_path):
 
 def test_closed_at_exit(tmp_path):
     """A program that ends without a word has its last rows written."""
-    code = (
-        "import sys; from datetime import *; from foreword.events.event import *; from foreword.events.log import EventLog\n"
-        "EventLog(sys.argv[1]); log = EventLog(sys.argv[1])\n"
-        "log.record(Event(type=EventType.TURN_STARTED, time=datetime(2026, 11, 16, tzinfo=UTC)))\n"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    code = "log.record(Event(type=EventType.TURN_STARTED, time=datetime(2026, 11, 16, tzinfo=UTC)))"
+    assert run_python(code, tmp_path).wait() == 0
     assert ask(tmp_path, "SELECT event_type FROM events") == [("turn_started",)]
 
 

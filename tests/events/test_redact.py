@@ -40,7 +40,7 @@ def write(**more) -> str:
     ],
 )
 def test_everywhere(secret, place):
-    """A key in an error, a fact, a fact's name or deep inside is replaced by words about it; four characters at most."""
+    """A key in an error, a fact, a fact's name or deep inside is replaced by words about it."""
     row = write(**place(secret))
     assert secret[5:] not in row
     assert "redacted]" in row

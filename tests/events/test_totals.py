@@ -103,7 +103,7 @@ def count(event: Event, by: By, zone: ZoneInfo):
     until=st.none() | MOMENTS,
 )
 def test_sums_are_those_of_the_rows(events, reader, by, since, until):
-    """Each sum is what the rows that the reader may see add up to, by every name, in every zone and between any times."""
+    """Each sum is what the rows that the reader may see add up to, in every zone and between any times."""
     expected = defaultdict(lambda: [0] * len(FIGURES))
     for event in events:
         inside = (since is None or event.time >= since) and (until is None or event.time < until)
@@ -161,7 +161,7 @@ def test_unknown_sum(by):
 
 
 def test_short_walks():
-    """Every sum is read from kept sums by their key; no table of sums is read whole, and the rows only by their index."""
+    """Every sum is read from kept sums by their key; no table is read whole."""
     connection = store([])
     asked = []
     connection.set_trace_callback(asked.append)

@@ -10,7 +10,7 @@ from foreword.events.log import EventLog
 def main(folder: str, run: str) -> None:
     """Record infos, warnings and errors without end."""
     log = EventLog(folder)
-    print("ready", flush=True)
+    say("ready")
     for number in range(1_000_000):
         level = (Level.INFO, Level.INFO, Level.WARN, Level.INFO, Level.ERROR)[number % 5]
         log.record(
@@ -24,7 +24,13 @@ def main(folder: str, run: str) -> None:
             )
         )
         if level is not Level.INFO and not log.lost:
-            print(number, flush=True)
+            say(str(number))
+
+
+def say(word: str) -> None:
+    """Say a word at once."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

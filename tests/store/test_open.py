@@ -18,7 +18,8 @@ def fill(folder: Path, rows: int = 2_000) -> None:
     connection = open_events(str(folder)).connection
     connection.execute("BEGIN")
     connection.executemany(
-        "INSERT INTO events (timestamp, level, category, event_type, trust, metadata) VALUES (?, 'info', 'x', 'y', 3, ?)",
+        "INSERT INTO events (timestamp, level, category, event_type, trust, metadata) "
+        "VALUES (?, 'info', 'x', 'y', 3, ?)",
         [(f"2026-11-16T00:00:00.{number:06}Z", "x" * 200) for number in range(rows)],
     )
     connection.execute("COMMIT")
@@ -101,7 +102,7 @@ def test_newer(tmp_path):
     connection = open_events(str(tmp_path)).connection
     connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.close()
-    with pytest.raises(StoreError, match="newer Foreword.*upgrade"):
+    with pytest.raises(StoreError, match=r"newer Foreword.*upgrade"):
         open_events(str(tmp_path))
     assert not [name for name in os.listdir(tmp_path) if "damaged" in name]
 

@@ -181,6 +181,16 @@ class Budgets:
     """The limits of single schedules."""
 
 
+@frozen(eq=True)
+class Events:
+    """How long the event log keeps what happened, and who else is told."""
+
+    retention_days: int = 30
+    """Days after which events are deleted."""
+    otlp: str = ""
+    """The address of an OpenTelemetry collector to send spans to; unless it is set, nothing leaves the machine."""
+
+
 SITUATIONS = {
     "dm": Situation(ceiling=Trust.FULL),
     "group": Situation(ceiling=Trust.FAMILIAR),
@@ -215,3 +225,5 @@ class Config:
     """Facts about models that win over the built-in table."""
     budgets: Budgets = field(default_factory=Budgets)
     """What may be spent on models."""
+    events: Events = field(default_factory=Events)
+    """The event log."""

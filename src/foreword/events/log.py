@@ -7,16 +7,19 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Self
 
 from foreword.events.event import Event, Level
+from foreword.events.retention import find_cutoff, prune
 from foreword.events.row import INSERT, Report, Row, make_row
 from foreword.events.tally import write_totals
 from foreword.frozen import frozen
 from foreword.store.open import FILE, Opened, StoreError, identify, is_damage, open_events, put_aside
 
+REST = 0.002  # seconds between two steps of pruning
+SHARE = 0.02  # seconds of pruning while rows wait to be written
 LOST, REPLACED = "events_lost", "log_replaced"  # what the log tells of itself, beside the types of events
 
 
@@ -38,6 +41,10 @@ class Bounds:
     """Seconds between two tries on a full disk or a locked database."""
     closing: float = 5.0
     """Seconds that closing waits at most for the last rows."""
+    days: int | None = None
+    """Days after which rows are pruned; None keeps all of them."""
+    prune: float = 3_600.0
+    """Seconds between two rounds of pruning."""
 
 
 USUAL = Bounds()
@@ -95,6 +102,8 @@ class EventLog:
         self._file = (0, 0)
         self._damage = self.notice = ""
         self._held = 0  # rows that are out of the queue and not yet written
+        self._pruning: Iterator[int] | None = None
+        self._next_round = 0.0
         self._closed = self._stuck = False
         self._lost, self._lost_since, self._reason = 0, "", ""
         self.lost = 0
@@ -187,6 +196,7 @@ class EventLog:
             self._wake.clear()
             self._hurry.clear()
             self._write_all()
+            self._tidy()
             if self._closed and not self._queue:
                 break
         if self._opened is not None:
@@ -210,6 +220,23 @@ class EventLog:
             self._stuck, self._held = False, 0
             settle(batch, written=True)
 
+    def _tidy(self) -> None:
+        """Prune while there is nothing to write, and for a moment even if there is."""
+        begin = time.monotonic()
+        if self.bounds.days is None or self._opened is None or begin < self._next_round:
+            return
+        if self._pruning is None:
+            self._pruning = prune(self._opened.connection, find_cutoff(self._clock(), self.bounds.days))
+        try:
+            for _ in self._pruning:
+                # Between two steps whoever waits for the lock can have it.
+                if self._wake.wait(REST) and (self._closed or time.monotonic() - begin > SHARE):
+                    return
+        except sqlite3.Error:
+            pass  # it is tried again in the next round
+        self._pruning = None
+        self._next_round = time.monotonic() + self.bounds.prune
+
     def _take(self) -> tuple[list[Row | Ticket], list[Row]]:
         """Take a batch from the front; the queue is only ever shortened here."""
         count = self._held = min(len(self._queue), self.bounds.batch)
@@ -223,7 +250,7 @@ class EventLog:
         self._reason = str(error)
         self._queue.extendleft(one for one in reversed(batch) if isinstance(one, Row))
         self._held = 0
-        opened, self._opened = self._opened, None
+        opened, self._opened, self._pruning = self._opened, None, None
         if opened is not None:
             opened.connection.close()
         if isinstance(error, sqlite3.Error) and is_damage(error):
@@ -263,7 +290,7 @@ class EventLog:
             if self._file == identify(path):
                 return self._opened.connection
             self._opened.connection.close()
-            self._opened = None
+            self._opened = self._pruning = None
         note = put_aside(path, self._file, self._damage) if self._damage else ""
         self._damage = ""
         opened = open_events(self.folder, self.bounds.patience)
