@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from secrets import token_hex
 from threading import Lock
 
 from foreword.config.schema import Budgets, Config, Limits
@@ -85,7 +84,7 @@ class Purse:
             except FAULTS as error:
                 note = f"the budgets cannot be looked at now ({error}); the call is made, and counted when they can"
                 keys = tuple(dict.fromkeys(line.key for line in lines))
-                return Grant(allowed=True, warnings=(note,), id=token_hex(8), usd=cost.usd, keys=keys)
+                return Grant(allowed=True, warnings=(note,), id=os.urandom(8).hex(), usd=cost.usd, keys=keys)
 
     def settle(self, grant: Grant, usd: float | None) -> None:
         """Count what a call really cost; where nobody knows it, what was reserved for it."""
@@ -190,7 +189,7 @@ def reserve(connection: sqlite3.Connection, lines: Sequence[Line], usd: float, n
                 f"{line.title} is used to {total / line.limit:.0%}".replace("%", " %") + show_sum(line, total)
             )
             warned.append(line.key)
-    grant = Grant(allowed=True, warnings=tuple(warnings), id=token_hex(8), usd=usd, keys=tuple(sums))
+    grant = Grant(allowed=True, warnings=tuple(warnings), id=os.urandom(8).hex(), usd=usd, keys=tuple(sums))
     stamp = write_stamp(now)
     connection.executemany(
         "INSERT INTO budget_reserved (scope, name, period, reservation, usd, made) VALUES (?, ?, ?, ?, ?, ?)",

@@ -12,11 +12,12 @@ A loop makes one `Trace` for a turn and tells everything through it; the steps o
 An exception inside a step is told as its error and goes on. Telling itself never raises.
 """
 
+import os
+import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
 
@@ -41,6 +42,17 @@ ERRORS = frozenset(FAILING.values())
 # What `tell`, `step` and `note` take as a field of the event; every other keyword is one of its facts.
 FIELDS = frozenset({"level", "model", "usage", "cost_usd", "prompt_hash", "error", "duration_ms"})
 LONGEST_ERROR = 2_000
+
+
+# Ids need not be secret, only apart: so they cost no call of the system, and a forked process begins anew.
+_chance = random.Random()  # noqa: S311
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_chance.seed)
+
+
+def make_id(bits: int) -> str:
+    """Make an id as OpenTelemetry has them: hexadecimal, and never zero."""
+    return f"{_chance.getrandbits(bits) or 1:0{bits // 4}x}"
 
 
 def tell_time() -> datetime:
@@ -108,30 +120,38 @@ class Trace(Teller):
     def id(self) -> str:
         """The id of the turn."""
         if not self.place.trace:
-            self.place = Place(trace=token_hex(16))
+            self.place = Place(trace=make_id(128))
         return self.place.trace
 
     def find_place(self, above: Teller) -> Place:
         """Find a new place below another one."""
-        return Place(trace=self.id, span=token_hex(8), parent=above.place.span)
+        place = Place(trace=self.id, span=make_id(64), parent=above.place.span)
+        self._first = self._first if self._first.span else place
+        return place
 
     def open(self, above: Teller, opening: Opening) -> tuple[Place, LiveSpan | None]:
         """Open a place below another one, with a live span if somebody listens to this trace."""
-        span = None
-        if not self._silent and (above.span or not self.place.trace or self._first.span):
-            span = open_span(opening, above.place if above.place.span else self._first, above.span)
-        if span and not self.place.trace:
-            self.place = Place(trace=span.place.trace)
+        span = None if self._silent else open_span(opening, self._find_start(above), above.span)
         self._silent = span is None  # a trace is listened to from its first step on, or not at all
-        place = Place(trace=self.id, span=span.place.span, parent=above.place.span) if span else self.find_place(above)
+        if span is None:
+            return self.find_place(above), None
+        if not self.place.trace:
+            self.place = Place(trace=span.place.trace)
+        place = Place(trace=self.id, span=span.place.span, parent=above.place.span)
         self._first = self._first if self._first.span else place
         return place, span
 
+    def _find_start(self, above: Teller) -> Place:
+        """Find the place under which a span keeps the id of this trace: a root of its own would have another."""
+        start = above.place if above.place.span else self._first
+        return Place(trace=self.id, span=make_id(64)) if self.place.trace and not start.span else start
+
     def record(self, kind: EventType, place: Place, said: dict[str, Any], now: datetime) -> None:
         """Hand an event to the recorder; nothing that a recorder does ends a turn."""
-        fields = {name: value for name, value in said.items() if name in FIELDS}
-        fields.setdefault("level", Level.ERROR if kind in ERRORS else Level.INFO)
-        facts = {name: value for name, value in said.items() if name not in FIELDS}
+        fields: dict[str, Any] = {"level": Level.ERROR if kind in ERRORS else Level.INFO}
+        facts: dict[str, Any] = {}
+        for name, value in said.items():
+            (fields if name in FIELDS else facts)[name] = value
         event = Event(type=kind, time=now, context=self.context, place=place, facts=facts, **fields)
         with suppress(Exception):
             self._recorder.record(event)
