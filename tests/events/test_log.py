@@ -59,8 +59,8 @@ def test_row(log, tmp_path):
     (row,) = ask(tmp_path, "SELECT * FROM events")
     assert row == (
         1, "2026-11-16T02:47:03.123456Z", "info", "provider", "s", "reid", "alice", "signal", "api_call", 120, 5_200,
-        300, 0.12, None, '{"status":"ok","length":240}', "r", None, 2, "anthropic:claude-sonnet-5", "a" * 32, "b" * 16, None,
-        "c" * 64, 3_100, 10,
+        300, 0.12, None, '{"status":"ok","length":240}', "r", None, 2, "anthropic:claude-sonnet-5", "a" * 32, "b" * 16,
+        None, "c" * 64, 3_100, 10,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreword.events.event import Context, Event, EventType, Usage
-from foreword.events.row import COLUMNS, INSERT, METADATA, NAME, make_row, shorten
+from foreword.events.row import COLUMNS, INSERT, METADATA, NAME, make_row
 from foreword.shipped import read_shipped
 
 NOW = datetime(2026, 11, 16, 2, 47, tzinfo=UTC)
@@ -101,13 +101,6 @@ def test_any_event_can_be_written(base, facts, error, who):
     ).fetchone()
     assert valid == bool(facts)
     assert metadata is None or isinstance(json.loads(metadata), dict)
-
-
-@given(facts=st.dictionaries(st.text(), VALUES))
-def test_shortened_twice(facts):
-    """What was shortened is not shortened again."""
-    once = shorten(facts)
-    assert json.dumps(shorten(once)) == json.dumps(once)
 
 
 def test_sections():
