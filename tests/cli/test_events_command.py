@@ -137,8 +137,8 @@ def test_cost(say, monkeypatch):
     lines = say("cost", "--since", "1h").out.splitlines()
     assert lines[0].endswith("$0.0123, 1 turn, 1 call, 1,200 tokens in (1,000 cached), 30 out")
     assert lines[1:3] == ["on average $0.0123 a turn", "most tokens: session s1 with 1,230"]
-    assert lines[4].split() == ["day", "cost", "turns", "calls", "in", "cached", "out"]
-    assert lines[5].split()[1:] == ["$0.0123", "1", "1", "1,200", "1,000", "30", "█" * 20]
+    assert lines[4].split() == ["day", "cost", "turns", "calls", "unpriced", "in", "cached", "out"]
+    assert lines[5].split()[1:] == ["$0.0123", "1", "1", "0", "1,200", "1,000", "30", "█" * 20]
     for kind in ("session", "user", "agent", "channel", "section", "model"):
         answer = say("cost", "--since", "1h", "--by", kind, "--json").json
         assert (answer["by"], answer["whole"]["cost_usd"], answer["usd_per_turn"]) == (kind, 0.0123, 0.0123)

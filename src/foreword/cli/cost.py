@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 # The words of foreword.events.spending, written out: importing it for a help text would cost every start.
 KINDS = ("day", "session", "user", "agent", "channel", "section", "model")
 CELLS = 20  # columns of the longest bar
+COLUMNS = {
+    "turns": "turns",
+    "calls": "calls",
+    "unpriced": "unpriced",
+    "in": "tokens_in",
+    "cached": "cache_read",
+    "out": "tokens_out",
+}
+PARTIAL = ("calls", "unpriced", "in", "cached")
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -64,13 +73,14 @@ def show(spending: "Spending", desk: Desk) -> None:
     if not spending.totals:
         return
     width = find_width()
-    numbers = ("cost", "turns", "calls", "in", "cached", "out")
-    table = make_table(spending.by, *numbers, "", right=numbers, narrow=width < NARROW)
+    # A section is part of a call and writes nothing, so it has neither turns nor output.
+    columns = {head: name for head, name in COLUMNS.items() if spending.by != "section" or head in PARTIAL}
+    table = make_table(spending.by, "cost", *columns, "", right=("cost", *columns), narrow=width < NARROW)
     weights = [weigh(total, spending) for total in spending.totals]
     for total, weight in zip(spending.totals, weights, strict=True):
-        figures = (total.turns, total.calls, total.tokens_in, total.cache_read, total.tokens_out)
+        figures = [f"{getattr(total, name):,}" for name in columns.values()]
         bar = draw_bar(weight, max(weights), CELLS)
-        table.add_row(cell(total.name or "–"), show_usd(total.cost_usd), *(f"{figure:,}" for figure in figures), bar)
+        table.add_row(cell(total.name or "–"), show_usd(total.cost_usd), *figures, bar)
     print()
     draw(table, width)
     if spending.left:
