@@ -13,7 +13,7 @@ from night import CONFIG, LONG, USAGE, make_night, make_turn
 
 from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Reader
-from foreword.events.forgetting import blot, forget
+from foreword.events.forgetting import blot, forget, forget_recorded
 from foreword.events.log import EventLog
 from foreword.events.prompts import Prompts, find_prompt_at, find_prompts, prune_prompts
 from foreword.events.sent import identify
@@ -129,7 +129,7 @@ def test_forget(kept, tmp_path):
     """A forgotten text leaves every prompt and every byte of the file, and a word stands in its place."""
     _, turn = kept()
     assert SECRET in find_prompts(kept.connection, OWNER, turn)[0].text
-    assert forget(kept.connection, SECRET) == 1
+    assert forget(kept.connection, SECRET, owner=True) == 1
     (sent,) = find_prompts(kept.connection, OWNER, turn)
     assert sent.forgotten
     assert "[forgotten]" in sent.text
@@ -137,13 +137,24 @@ def test_forget(kept, tmp_path):
     kept.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for name in os.listdir(tmp_path / "state"):
         assert b"behind the painting" not in (tmp_path / "state" / name).read_bytes(), name
-    assert forget(kept.connection, SECRET) == 0
+    assert forget(kept.connection, SECRET, owner=True) == 0
+
+
+def test_rules_stay(kept):
+    """Who saves the owner's rules as a memory and has it forgotten does not take the rules out of the record."""
+    assembly, turn = kept()
+    rule = "Answer first, then say why. Answer first, then say why."
+    assert rule.split(". ", maxsplit=1)[0] in assembly.prompt.text
+    assert forget(kept.connection, rule, owner=False) == 0
+    assert find_prompts(kept.connection, OWNER, turn)[0].text == assembly.prompt.text
+    assert forget(kept.connection, SECRET, owner=False) == 1
+    assert forget(kept.connection, rule, owner=True) == 1
 
 
 def test_other_prompts_stay(kept):
     """What is forgotten takes nothing else with it, and a text that is sent again afterwards is kept again."""
     first, turn = kept()
-    forget(kept.connection, SECRET)
+    forget(kept.connection, SECRET, owner=True)
     (sent,) = find_prompts(kept.connection, OWNER, turn)
     assert sent.text.replace("[forgotten]", SECRET.rstrip(".")) == first.prompt.text
     _, again = kept(message="Once more?")
@@ -174,7 +185,7 @@ def test_short_texts():
 def test_nothing_to_forget(kept, text):
     """A text without a word changes nothing."""
     kept()
-    assert forget(kept.connection, text) == 0
+    assert forget(kept.connection, text, owner=True) == 0
 
 
 def test_prune(kept):
@@ -262,3 +273,32 @@ def test_a_loop_keeps_its_prompts(tmp_path):
         (sent,) = find_prompts(connection, OWNER, trace.id)
         asked = "SELECT count(*) FROM events WHERE event_type = 'api_call' AND prompt_hash = ?"
         assert connection.execute(asked, (sent.hash,)).fetchone() == (2,)
+
+
+def test_the_tool_forgets_both(tmp_path):
+    """To forget a memory removes its words from recorded prompts too, and says so; a log put aside is named."""
+    workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, **LONG})
+    turn = make_turn(tools=BUILT_IN)
+    assembly = workspace.assemble(turn)
+    saved = workspace.call(assembly, "save_memory", {"text": SECRET}).text
+    path = saved.removeprefix("Saved as ").rstrip(".")
+    state = str(tmp_path / ".foreword")
+    assert workspace.call(workspace.assemble(turn), "read_memory", {}).text.count(SECRET) == 1
+    prompts = Prompts(state)
+    prompts.keep(workspace.assemble(make_turn(instructions=f"Remember: {SECRET}")))
+    prompts.close()
+    (tmp_path / ".foreword" / "events.sqlite.damaged-20261116T000000Z").touch()
+    said = workspace.call(assembly, "forget_memory", {"path": path}).text
+    assert said == (
+        f"Forgotten: {path}. It was removed from recorded prompts, where 1 text held it."
+        " A damaged log that was put aside may still hold it: events.sqlite.damaged-20261116T000000Z."
+    )
+    with closing(sqlite3.connect(f"{state}/events.sqlite")) as connection:
+        assert connection.execute("SELECT count(*) FROM sections WHERE text LIKE '%painting%'").fetchone() == (0,)
+
+
+def test_no_log_to_forget_in(tmp_path):
+    """Where nothing was ever recorded, to forget makes no log."""
+    assert forget_recorded(str(tmp_path / "none"), SECRET, owner=True) == ""
+    assert forget_recorded(str(tmp_path), SECRET, owner=True) == ""
+    assert os.listdir(tmp_path) == []

@@ -94,7 +94,8 @@ class Memory:
         self._files = files
         self._stores = config.stores
         self._listed = frozenset(entry.path for entry in config.prompt.files)
-        self._folder = folder
+        self.folder = folder
+        """Where the state of the workspace lies: the index, and beside it the log."""
         self.now = clock
         self._lock = RLock()
         self._index: Index | None = None
@@ -133,7 +134,7 @@ class Memory:
             for _ in range(ATTEMPTS):
                 with suppress(Damaged), self._guarded() as index:
                     return ask(index)
-            raise InputError(f"the memory index cannot be built: {self.notice}; remove {self._folder}/{FILE}")
+            raise InputError(f"the memory index cannot be built: {self.notice}; remove {self.folder}/{FILE}")
 
     def _show(self, found: Iterable[tuple[float, str, int]], index: Index) -> Iterator[Hit]:
         for score, store, row in found:
@@ -312,7 +313,7 @@ class Memory:
 
     def _open(self) -> Index:
         if self._index is None:
-            self._index = Index(self._folder)
+            self._index = Index(self.folder)
             self._stop = frozenset(self._index.stem(STOP))
         return self._index
 
@@ -324,7 +325,7 @@ class Memory:
         self._synced.clear()
         for ending in ("", "-wal", "-shm"):
             try:
-                os.unlink(os.path.join(self._folder, FILE + ending))
+                os.unlink(os.path.join(self.folder, FILE + ending))
             except FileNotFoundError:
                 continue
             except OSError as error:

@@ -8,7 +8,7 @@ from foreword.assembly import Assembly
 from foreword.budget.shorten import quote
 from foreword.errors import InputError, UnknownName
 from foreword.memory import Hit, Memory, Note
-from foreword.sources.document import one_line
+from foreword.sources.document import Document, one_line
 from foreword.sources.ground import Ground
 from foreword.tools.answer import Answer
 from foreword.turn import Tool, Toolset
@@ -160,8 +160,16 @@ class Remembering:
         owner = turn.user == self._ground.config.owner and self._level is Trust.FULL
         if path not in own and not owner:
             raise InputError(f"there is no {path!r} of this person here")
+        known = self._ground.files.read(f"memory/{path}")
         self._memory.forget(path, self._level)
-        return f"Forgotten: {path}."
+        note = self.forget_sent(known.body, owner=owner) if isinstance(known, Document) else ""
+        return f"Forgotten: {path}. {note}".rstrip()
+
+    def forget_sent(self, text: str, *, owner: bool) -> str:
+        """Remove a forgotten text from what the log has of sent prompts, and say so."""
+        from foreword.events.forgetting import forget_recorded
+
+        return forget_recorded(self._memory.folder, text, owner=owner)
 
 
 def take_text(arguments: Mapping[str, Any], name: str, default: str | None = None) -> str:
