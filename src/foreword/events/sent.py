@@ -12,6 +12,7 @@ from foreword.budget import FittedRun
 from foreword.frozen import frozen
 from foreword.render import Block
 from foreword.report import Row, draw_table, show_row
+from foreword.sources import Missing
 from foreword.words import Pace, Placement, Trust, Verdict
 
 TEXT, TOOLS, REPORT = "text", "tools", "report"
@@ -91,7 +92,7 @@ def identify(assembly: Assembly) -> str:
         *(tool.schema for tool in assembly.terms.tools.tools),
         *(str(ttl) for ttl in assembly.marks),
         *(digest_block(block) for block in assembly.prompt.blocks),
-        *(digest_run(run) for run in assembly.fit.runs),
+        *(digest_run(run, clearance.level) for run in assembly.fit.runs),
     ]
     return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -104,9 +105,10 @@ def digest_block(block: Block) -> str:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def digest_run(run: FittedRun) -> str:
-    """Return the hash of what became of the slots of a run."""
-    return hash_text(repr([(one.verdict, one.reason, getattr(one, "wanted", 0)) for one in run.items]))
+def digest_run(run: FittedRun, level: Trust) -> str:
+    """Return the hash of what became of the slots of a run; what was withheld must not move what its reader sees."""
+    known = [one for one in run.items if (one.trust if isinstance(one, Missing) else one.item.trust) <= level]
+    return hash_text(repr([(one.verdict, one.reason, getattr(one, "wanted", 0)) for one in known]))
 
 
 def hash_text(text: str) -> str:
