@@ -29,7 +29,7 @@ class Bounds:
 
     rows: int = 20_000
     """Rows that wait to be written; as many again for warnings and errors."""
-    batch: int = 4_000
+    batch: int = 8_000
     """Rows of one transaction, so that no other process waits long."""
     gather: float = 0.1
     """Seconds in which rows come together; with the writing, a crash loses less than 200 ms of info rows."""

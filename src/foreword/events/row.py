@@ -6,7 +6,7 @@ from datetime import UTC
 from json import JSONEncoder
 from typing import Any, NamedTuple
 
-from foreword.events.event import CATEGORIES, Event, Level, Usage
+from foreword.events.event import CATEGORIES, Context, Event, Level, Usage
 from foreword.events.redact import REDACTED, announces_secret, redact
 from foreword.words import Trust
 
@@ -24,12 +24,17 @@ ITEMS = 100  # entries of one list or mapping among the facts
 DEPTH = 6  # lists within lists
 METADATA = 16_000  # characters of all facts as JSON
 LARGEST = 2**63 - 1
+CONTEXTS = 512  # turns that are remembered
 CUT = "cut"  # the fact that says what is missing
 
 _TYPES = {kind: kind.value for kind in CATEGORIES}
 _LEVELS = {level: level.value for level in Level}
 _NOTHING = (None, None, None, None)
 _PLAIN = frozenset((int, float, bool, type(None)))
+_AMOUNTS = frozenset((int, float))
+_LISTS = frozenset((list, tuple))
+# By identity, with the context itself, so that no other takes its place.
+_contexts: dict[int, tuple[Context, tuple[Any, ...]]] = {}
 _encode = JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
@@ -42,20 +47,20 @@ class Row(NamedTuple):
 
 def make_row(event: Event) -> Row:
     """Make the row of an event."""
-    context, place, usage, cost = event.context, event.place, event.usage, event.cost_usd
+    place, usage, cost, kind = event.place, event.usage, event.cost_usd, event.type
+    session, agent, user, channel, room, schedule, trust = read_context(event.context)
     facts = _mapping(event.facts, DEPTH) if event.facts else None
     metadata = None if facts is None else write(facts)
     time = event.time if event.time.tzinfo is UTC else event.time.astimezone(UTC)
     tokens_in, tokens_out, cache_read, cache_write = _NOTHING if usage is None else read_usage(usage)
-    kind = event.type
     values = (
         time.isoformat(timespec="microseconds")[:26] + "Z",
         _LEVELS[event.level],
         CATEGORIES[kind],
-        name(context.session),
-        name(context.agent),
-        name(context.user),
-        name(context.channel),
+        session,
+        agent,
+        user,
+        channel,
         _TYPES[kind],
         None if event.duration_ms is None else bound(event.duration_ms),
         tokens_in,
@@ -63,9 +68,9 @@ def make_row(event: Event) -> Row:
         cost if cost is not None and math.isfinite(cost) else None,
         redact(event.error, ERROR) if event.error else None,
         metadata,
-        name(context.room),
-        name(context.schedule),
-        int(context.trust),
+        room,
+        schedule,
+        trust,
         redact(event.model, NAME) if event.model else None,
         name(place.trace),
         name(place.span),
@@ -75,6 +80,19 @@ def make_row(event: Event) -> Row:
         cache_write,
     )
     return Row(values, read_sections(facts) if facts and "sections" in facts else ())
+
+
+def read_context(context: Context) -> tuple[Any, ...]:
+    """Read whom an event belongs to, once for all events of a turn."""
+    known = _contexts.get(id(context))
+    if known is not None and known[0] is context:
+        return known[1]
+    texts = (context.session, context.agent, context.user, context.channel, context.room, context.schedule)
+    values = (*map(name, texts), int(context.trust))
+    if len(_contexts) >= CONTEXTS:
+        _contexts.clear()
+    _contexts[id(context)] = (context, values)
+    return values
 
 
 def read_usage(usage: Usage) -> tuple[int, int, int, int]:
@@ -139,6 +157,18 @@ def _mapping(facts: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     return shown
 
 
+def _entry(value: Any, depth: int) -> Any:
+    """Copy one entry of a list; a flat one of a name and numbers, such as a section's share, is the usual one."""
+    kind = type(value)
+    if kind is str:
+        return redact(value, TEXT)
+    if is_section(value) and depth:
+        section, tokens, cached, usd = value
+        if tokens <= LARGEST and cached <= LARGEST and (usd is None or -LARGEST <= usd <= LARGEST):
+            return [redact(section, TEXT), tokens, cached, usd]
+    return _value(value, depth)
+
+
 def _value(value: Any, depth: int) -> Any:
     """Copy one value; what JSON cannot say becomes a text."""
     if type(value) in _PLAIN:
@@ -149,7 +179,7 @@ def _value(value: Any, depth: int) -> Any:
         return redact(str(value), TEXT)
     if not depth:
         return f"{len(value):,} entries, too deep to be told"
-    shown = [redact(one, TEXT) if type(one) is str else _value(one, depth - 1) for one in value[:ITEMS]]
+    shown = [_entry(one, depth - 1) for one in value[:ITEMS]]
     return shown if len(value) <= ITEMS else [*shown, f"{len(value) - ITEMS:,} more"]
 
 
@@ -166,10 +196,12 @@ def read_sections(facts: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
 
 def is_section(value: Any) -> bool:
     """Whether a value is a name, two counts, and an amount or nothing."""
-    if type(value) is not list or len(value) != 4:
+    if type(value) not in _LISTS or len(value) != 4:
         return False
     section, tokens, cached, usd = value
-    return type(section) is str and type(tokens) is int and type(cached) is int and (usd is None or type(usd) in _PLAIN)
+    if type(section) is not str or type(tokens) is not int or type(cached) is not int:
+        return False
+    return (usd is None or type(usd) in _AMOUNTS) and tokens >= 0 and cached >= 0
 
 
 class Report(NamedTuple):

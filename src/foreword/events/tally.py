@@ -7,6 +7,7 @@ over rows that hold nothing but what this reader may see.
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from foreword.events.event import EventType
@@ -31,15 +32,18 @@ FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read"
 KEY = ("kind", "owner", "room", "start", "name", "trust")
 TURN, CALL = EventType.TURN_STARTED.value, EventType.API_CALL.value
 COUNTED = (TURN, CALL)
+SECTION = By.SECTION.value
 QUARTERS = ("00", "15", "30", "45")
 
 Key = tuple[str, str, str, str, str, int]
 Sums = dict[Key, list[Any]]
 
 _AT = {column: place for place, column in enumerate(COLUMNS)}
-_TYPE, _TIME, _COST = _AT["event_type"], _AT["timestamp"], _AT["cost_usd"]
-_WHERE = tuple(_AT[column] for column in ("session_id", "user_id", "agent_id", "channel", "model", "room", "trust"))
-_USED = tuple(_AT[column] for column in ("tokens_in", "tokens_out", "cache_read", "cache_write"))
+_TYPE, _TIME = _AT["event_type"], _AT["timestamp"]
+_find_place = itemgetter(
+    *(_AT[name] for name in ("session_id", "user_id", "agent_id", "channel", "model", "room", "trust"))
+)
+_find_usage = itemgetter(*(_AT[name] for name in ("tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")))
 
 
 def find_quarter(timestamp: str) -> str:
@@ -60,36 +64,65 @@ def write_totals(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
 
 
 def tally(rows: Iterable[Row]) -> Sums:
-    """Count rows into the sums of their quarters."""
+    """Count rows into the sums of their quarters.
+
+    They are counted by place first, since most rows of a batch share theirs with others.
+    """
     places: dict[tuple[Any, ...], list[Any]] = {}
-    sections: dict[tuple[Any, ...], list[Any]] = {}
+    sections: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
     for values, parts in rows:
         kind = values[_TYPE]
         if kind not in COUNTED:
             continue
-        place = (find_quarter(values[_TIME]), *[values[at] for at in _WHERE])
+        start = find_quarter(values[_TIME])
+        place = (start, *_find_place(values))
         figures = places.get(place)
         if figures is None:
             figures = places[place] = [0, 0, 0, 0, 0, 0, 0, 0.0]
         if kind == TURN:
             figures[0] += 1
             continue
-        cost = values[_COST]
-        figures[1] += 1
-        figures[2] += cost is None
-        figures[7] += cost or 0.0
-        for at, column in enumerate(_USED, start=3):
-            figures[at] += values[column] or 0
-        for name, tokens, cached, usd in parts:
-            share = [0, 1, usd is None, tokens, 0, cached, 0, usd or 0.0]
-            add(sections, (place[0], place[2], place[6], place[7], name), share)
+        count_call(figures, values)
+        if parts:
+            _, _, user, _, _, _, room, trust = place
+            count_sections(sections.setdefault((start, user, room, trust), {}), parts)
     sums: Sums = {}
     for place, figures in places.items():
         spread(sums, place, figures)
-    for (start, user, room, trust, name), figures in sections.items():
+    for (start, user, room, trust), shares in sections.items():
         for owner, where in list_scopes(user, room):
-            add(sums, (By.SECTION.value, owner, where, start, name, trust), figures)
+            for name, figures in shares.items():
+                add(sums, (SECTION, owner, where, start, name, trust), figures)
     return sums
+
+
+def count_call(figures: list[Any], values: Sequence[Any]) -> None:
+    """Add a call to the figures of its place."""
+    tokens_in, tokens_out, read, written, cost = _find_usage(values)
+    figures[1] += 1
+    if cost is None:
+        figures[2] += 1
+    else:
+        figures[7] += cost
+    figures[3] += tokens_in or 0
+    figures[4] += tokens_out or 0
+    figures[5] += read or 0
+    figures[6] += written or 0
+
+
+def count_sections(shares: dict[str, list[Any]], parts: Iterable[Sequence[Any]]) -> None:
+    """Add a call's sections to the figures of each."""
+    for name, tokens, cached, usd in parts:
+        figures = shares.get(name)
+        if figures is None:
+            figures = shares[name] = [0, 0, 0, 0, 0, 0, 0, 0.0]
+        figures[1] += 1
+        if usd is None:
+            figures[2] += 1
+        else:
+            figures[7] += usd
+        figures[3] += tokens
+        figures[5] += cached
 
 
 def spread(sums: Sums, place: Sequence[Any], figures: Sequence[Any]) -> None:
