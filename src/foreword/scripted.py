@@ -15,6 +15,7 @@ from foreword.events.event import Context, EventType, Level, Place, Recorder, Us
 from foreword.events.prompts import Prompts
 from foreword.events.trace import Step, Teller, Timepiece, Trace
 from foreword.frozen import frozen
+from foreword.prices import measure_prefix
 from foreword.turn import Turn
 from foreword.workspace import Workspace
 
@@ -144,8 +145,13 @@ class ScriptedLoop:
     def _answer(self, place: Teller, assembly: Assembly, attempt: int) -> bool:
         """Run one attempt at a turn, and say whether its reply went out."""
         key = self._listeners.prompts.keep(assembly) if self._listeners.prompts else ""
-        kept = len([row for row in assembly.rows() if row.span])
-        place.tell(EventType.PROMPT_BUILT, prompt_hash=key, sections=kept, tokens=assembly.used)
+        place.tell(
+            EventType.PROMPT_BUILT,
+            prompt_hash=key,
+            layers=len(assembly.prompt.blocks),
+            tokens=assembly.used,
+            cached_tokens=measure_prefix(assembly),
+        )
         self._recent = [moment for moment in self._recent if moment > self._clock() - BUSY]
         try:
             with place.step(EventType.TURN_STARTED, model=assembly.turn.model, attempt=attempt) as turn:

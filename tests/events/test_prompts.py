@@ -244,6 +244,28 @@ def test_many_threads(tmp_path):
         assert connection.execute("SELECT count(*) = count(DISTINCT hash) FROM sections").fetchone() == (1,)
 
 
+def test_forked(tmp_path):
+    """A process that was forked keeps prompts of its own, with a thread of its own."""
+    make_workspace(tmp_path / "home", {"foreword.yaml": CONFIG, **LONG})
+    code = (
+        "import os, sys, foreword\n"
+        "from foreword.events.prompts import Prompts\n"
+        "workspace, prompts = foreword.open(sys.argv[1]), Prompts(sys.argv[2])\n"
+        "turn = lambda words: foreword.Turn(user='alice', situation='dm', message=words)\n"
+        "keep = lambda words: prompts.keep(workspace.assemble(turn(words)))\n"
+        "keep('parent')\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    keep('a child')\n"
+        "    os._exit(not prompts.flush())\n"
+        "assert os.waitpid(child, 0)[1] == 0 and prompts.flush()\n"
+    )
+    folders = [str(tmp_path / "home"), str(tmp_path / "state")]
+    subprocess.run([sys.executable, "-c", code, *folders], timeout=60, check=True)
+    with closing(sqlite3.connect(tmp_path / "state" / "events.sqlite")) as connection:
+        assert count(connection, "prompts") == 2
+
+
 def test_written_at_the_end(tmp_path):
     """What was kept is written when the interpreter ends."""
     make_workspace(tmp_path / "home", {"foreword.yaml": CONFIG, **LONG})

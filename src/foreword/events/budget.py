@@ -67,6 +67,7 @@ class Purse:
         self._lock = Lock()
         self._opened: Opened | None = None
         self._inode = 0
+        self._process = os.getpid()
         self._unwritten: list[tuple[Grant, float, int]] = []
 
     def reserve(self, context: Context, turn: str, cost: Cost) -> Grant:
@@ -123,7 +124,12 @@ class Purse:
         self._unwritten.clear()
 
     def _connect(self) -> sqlite3.Connection:
-        """Open the file, or the one that has taken its place since: a damaged log is put aside."""
+        """Open the file, or the one that has taken its place since: a damaged log is put aside.
+
+        A forked process opens it anew, since no connection may be used on both sides of a fork.
+        """
+        if self._process != os.getpid():
+            self._opened, self._unwritten, self._process = None, [], os.getpid()
         if self._opened and (not os.path.exists(self._opened.path) or os.stat(self._opened.path).st_ino != self._inode):
             self._disconnect()
         if self._opened is None:

@@ -2,6 +2,7 @@
 
 import atexit
 import json
+import os
 import sqlite3
 import threading
 import weakref
@@ -47,6 +48,11 @@ class Prompts:
     def __init__(self, folder: str, clock: Callable[[], datetime] = read_clock) -> None:
         self._folder = folder
         self._clock = clock
+        self.reset()
+        _OPEN.add(self)
+
+    def reset(self) -> None:
+        """Begin without a thread and without anything that waits, as a forked process must."""
         self._queue: deque[Sending] = deque()
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -54,7 +60,6 @@ class Prompts:
         self._known: deque[tuple[str, str]] = deque(maxlen=KNOWN)
         self.lost = 0
         """How many prompts could not be kept; an event still has their hash."""
-        _OPEN.add(self)
 
     def keep(self, assembly: Assembly) -> str:
         """Keep the prompt of a turn that is sent now; return the hash that its events carry."""
@@ -223,3 +228,13 @@ def close_all() -> None:
     """Write what is left when the interpreter ends."""
     for prompts in list(_OPEN):
         prompts.close()
+
+
+def start_anew() -> None:
+    """In a process that was forked, forget the thread and what waits: they are the parent's."""
+    for prompts in list(_OPEN):
+        prompts.reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=start_anew)
