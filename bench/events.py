@@ -174,7 +174,7 @@ def list_questions(connection: sqlite3.Connection) -> dict[str, Callable[[int], 
         "one's own errors": partial(own, level="error"),
         "one's own calls of an hour": partial(own, event_type="api_call", since="1h"),
         "a turn's tree": lambda number: find_trace(connection, OWNER, picked[number][1]),
-        "a turn's tree by eight digits": lambda number: find_trace(connection, OWNER, picked[number][1][:8]),
+        "a turn's tree by twelve digits": lambda number: find_trace(connection, OWNER, picked[number][1][:12]),
         "the status": lambda number: find_status(connection, OWNER, END - timedelta(minutes=number)),
         "one's own status": lambda number: find_status(connection, find_reader(number), END),
     }

@@ -1,7 +1,6 @@
 """Redaction: a text without its secrets, by the rules that `lint` has for files, and no longer than it may be."""
 
 import re
-from functools import lru_cache
 
 from foreword.secret import Secret, find_secrets
 
@@ -32,7 +31,6 @@ def redact(text: str, limit: int) -> str:
     return told
 
 
-@lru_cache(KEPT)
 def announces_secret(label: str) -> bool:
     """Whether the name of a fact says that its value is a secret, whatever that looks like."""
     return _LABEL.search(label) is not None

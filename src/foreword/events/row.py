@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from datetime import UTC
+from functools import lru_cache
 from json import JSONEncoder
 from typing import Any, NamedTuple
 
@@ -149,12 +150,19 @@ def _mapping(facts: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         if len(shown) == ITEMS:
             shown[CUT] = f"{len(facts) - ITEMS:,} more"
             break
-        label = redact(key if type(key) is str else str(key), NAME)
-        if announces_secret(label) and value:
+        label, secret = read_label(str(key)[: 2 * NAME])
+        if secret and value:
             shown[label] = REDACTED
         else:
             shown[label] = redact(value, TEXT) if type(value) is str else _value(value, depth)
     return shown
+
+
+@lru_cache(512)
+def read_label(key: str) -> tuple[str, bool]:
+    """Read the name of a fact: what may be told of it, and whether it announces a secret."""
+    label = redact(key, NAME)
+    return label, announces_secret(label)
 
 
 def _entry(value: Any, depth: int) -> Any:
