@@ -11,7 +11,7 @@ from typing import Any
 from foreword.errors import InputError
 from foreword.events.event import Reader
 from foreword.events.filter import EVERYTHING, Filter
-from foreword.events.moment import stamp
+from foreword.events.moment import read_stamp, stamp
 from foreword.events.record import SELECTED, Record, read_record
 from foreword.events.visible import visible
 from foreword.frozen import frozen
@@ -19,7 +19,7 @@ from foreword.words import Trust
 
 MOST = 1_000  # events of one answer, whatever somebody asks for
 STEPS = 2_000  # events of one turn that are shown
-LOOK = 2_000  # rows that are counted to see which way is the shorter one
+LOOK = 1_000  # rows of an index that are looked at to see which way is the shorter one
 SHORTEST = 6  # digits of a turn's id that people write
 TURN = re.compile(rf"[0-9a-f]{{{SHORTEST},32}}")
 
@@ -78,23 +78,21 @@ def find_events(connection: sqlite3.Connection, reader: Reader, wanted: Filter =
 
 def make_condition(reader: Reader, wanted: Filter) -> tuple[str, list[Any]]:
     """Make the condition that a row fulfils: it is the reader's to see, and fits."""
-    where, values = visible(reader)
-    terms = [where]
     columns = {
         "session_id": wanted.session,
         "user_id": wanted.user,
         "channel": wanted.channel,
         "event_type": wanted.type,
     }
-    for column, value in columns.items():
-        if value:
-            terms.append(f"{column} = ?")
-            values.append(value)
+    terms = [f"{column} = ?" for column, value in columns.items() if value]
+    values: list[Any] = [value for value in columns.values() if value]
     if wanted.levels:
         terms.append(f"level IN ({', '.join('?' * len(wanted.levels))})")
         values += wanted.levels
     within, ends = make_bounds(wanted)
-    return " AND ".join([*terms, *within]), values + ends
+    # These stand first in a row, before what may be long; most rows that do not fit are known by them.
+    where, own = visible(reader)
+    return " AND ".join([*terms, *within, where]), [*values, *ends, *own]
 
 
 def make_bounds(wanted: Filter) -> tuple[list[str], list[str]]:
@@ -104,11 +102,15 @@ def make_bounds(wanted: Filter) -> tuple[list[str], list[str]]:
 
 
 def choose_ways(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> Sequence[Way]:
-    """Choose the shortest way to the rows, as far as a look at the indexes tells; several ways are walked together."""
+    """Choose the shortest way to the rows, as far as a look at the indexes tells; several ways are walked together.
+
+    All ways go back through the same time, so the one with the fewest rows in it is the shortest, however far back the
+    last row is that is wanted.
+    """
     options = list_ways(reader, wanted)
     if len(options) == 1:
         return options[0]
-    return min(options, key=lambda ways: sum(measure(connection, way, wanted) for way in ways))
+    return min(options, key=lambda ways: measure(connection, ways, wanted))
 
 
 def list_ways(reader: Reader, wanted: Filter) -> list[Sequence[Way]]:
@@ -127,13 +129,23 @@ def list_ways(reader: Reader, wanted: Filter) -> list[Sequence[Way]]:
     return options or [[Way(index="idx_events_time")]]
 
 
-def measure(connection: sqlite3.Connection, way: Way, wanted: Filter) -> int:
-    """Count the rows on a way, as far as it matters; only the index is read."""
+def measure(connection: sqlite3.Connection, ways: Sequence[Way], wanted: Filter) -> tuple[str, int]:
+    """Measure how dense ways are: the time back to which so many rows reach, or nothing and the rows if they are few.
+
+    Only the indexes are read.
+    """
     within, ends = make_bounds(wanted)
-    where = " AND ".join([*way.terms, *within])
-    inner = f"SELECT 1 FROM events INDEXED BY {way.index} WHERE {where} LIMIT {LOOK}"
-    (count,) = connection.execute(f"SELECT count(*) FROM ({inner})", [*way.values, *ends]).fetchone()
-    return int(count)
+    reach, rows = "", 0
+    for way in ways:
+        where = " AND ".join([*way.terms, *within]) or "1"
+        inner = (
+            f"SELECT timestamp FROM events INDEXED BY {way.index} WHERE {where} ORDER BY timestamp DESC LIMIT {LOOK}"
+        )
+        query = f"SELECT count(*), min(timestamp) FROM ({inner})"
+        count, oldest = connection.execute(query, [*way.values, *ends]).fetchone()
+        rows += count
+        reach = max(reach, oldest) if count == LOOK else reach
+    return reach, rows
 
 
 def walk(connection: sqlite3.Connection, way: Way, where: str, values: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -145,19 +157,20 @@ def walk(connection: sqlite3.Connection, way: Way, where: str, values: Sequence[
     )
 
 
-def count_by_channel(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> dict[str, int]:
-    """Count the events that fit and that the reader may see, for each channel."""
+def sum_channels(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> dict[str, tuple[int, datetime]]:
+    """Find for each channel how many events fit that the reader may see, and when the newest of them was."""
     where, values = make_condition(reader, wanted)
-    counts: dict[str, int] = {}
+    found: dict[str, tuple[int, datetime]] = {}
     for way in choose_ways(connection, reader, wanted):
         terms = " AND ".join([*way.terms, where, "channel IS NOT NULL"])
-        found = connection.execute(
-            f"SELECT channel, count(*) FROM events INDEXED BY {way.index} WHERE {terms} GROUP BY channel",
+        rows = connection.execute(
+            f"SELECT channel, count(*), max(timestamp) FROM events INDEXED BY {way.index} WHERE {terms} GROUP BY 1",
             [*way.values, *values],
         )
-        for channel, count in found:
-            counts[channel] = counts.get(channel, 0) + count
-    return counts
+        for channel, count, newest in rows:
+            known = found.get(channel, (0, read_stamp(newest)))
+            found[channel] = (known[0] + count, max(known[1], read_stamp(newest)))
+    return found
 
 
 def find_later(connection: sqlite3.Connection, reader: Reader, wanted: Filter, last: int) -> list[Record]:

@@ -15,6 +15,7 @@ COLUMNS = (
     "span_id", "parent_id", "prompt_hash", "cache_read", "cache_write",
 )  # fmt: skip
 SELECTED = ", ".join(COLUMNS)
+TRUSTS = tuple(Trust)
 
 
 @frozen(eq=True)
@@ -66,20 +67,41 @@ FIELDS = {
     "span_id": "span",
     "parent_id": "parent",
 }
-TEXTS = (
-    "session_id", "agent_id", "user_id", "channel", "error", "room", "schedule", "model", "trace_id", "span_id",
-    "parent_id", "prompt_hash",
-)  # fmt: skip
 
 
 def read_record(row: Sequence[Any]) -> Record:
     """Read a row whose columns are those of `SELECTED`."""
-    values = dict(zip(COLUMNS, row, strict=True))
-    values |= {name: values[name] or "" for name in TEXTS}
-    values["timestamp"] = read_stamp(values["timestamp"])
-    values["trust"] = Trust(values["trust"])
-    values["metadata"] = read_facts(values["metadata"])
-    return Record(**{FIELDS.get(name, name): value for name, value in values.items()})
+    (
+        number, stamp, level, category, session, agent, user, channel, kind, duration, tokens_in, tokens_out, cost,
+        error, metadata, room, schedule, trust, model, trace, span, parent, prompt, cache_read, cache_write,
+    ) = row  # fmt: skip
+    return Record(
+        id=number,
+        time=read_stamp(stamp),
+        level=level,
+        category=category,
+        type=kind,
+        session=session or "",
+        agent=agent or "",
+        user=user or "",
+        channel=channel or "",
+        room=room or "",
+        schedule=schedule or "",
+        trust=TRUSTS[trust],
+        model=model or "",
+        trace=trace or "",
+        span=span or "",
+        parent=parent or "",
+        prompt_hash=prompt or "",
+        duration_ms=duration,
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        cache_read=cache_read,
+        cache_write=cache_write,
+        cost_usd=cost,
+        error=error or "",
+        facts=read_facts(metadata),
+    )
 
 
 def read_facts(text: str | None) -> Mapping[str, Any]:

@@ -9,15 +9,17 @@ from foreword.events.event import EventType, Level, Reader
 from foreword.events.filter import Filter
 from foreword.events.line import count, show_line, show_time, show_word
 from foreword.events.moment import Period
-from foreword.events.question import count_by_channel, find_events
+from foreword.events.question import find_events, sum_channels
 from foreword.events.record import Record
 from foreword.events.totals import sum_by
 from foreword.frozen import frozen
+from foreword.words import Trust
 
 RECENT = timedelta(days=1)  # what errors and sessions are counted in
 ERRORS = 10  # the newest errors that are shown
-LATELY = 200  # events in which the sessions that moved last are looked for
+LATELY = 100  # events in which the sessions that moved last are looked for
 SESSIONS = 5  # sessions that are shown
+MESSAGES = (EventType.MESSAGE_RECEIVED.value, EventType.MESSAGE_SENT.value)
 
 
 @frozen(eq=True)
@@ -66,16 +68,28 @@ def find_status(connection: sqlite3.Connection, reader: Reader, now: datetime) -
 
 
 def find_channels(connection: sqlite3.Connection, reader: Reader, period: Period) -> Iterator[Channel]:
-    """Find the channels that the reader has messages or errors in."""
-    errors = count_by_channel(connection, reader, Filter(level=Level.ERROR, period=period))
-    for name in list_channels(connection):
-        messages = [
-            record.time
-            for kind in (EventType.MESSAGE_RECEIVED, EventType.MESSAGE_SENT)
-            for record in find_events(connection, reader, Filter(channel=name, type=kind.value, limit=1)).records
-        ]
-        if messages or name in errors:
-            yield Channel(name=name, last_message=max(messages, default=None), errors=errors.get(name, 0))
+    """Find the channels that the reader has messages or errors in.
+
+    For who sees everything the last message may be of any time: it is the newest on its channel's way. Whose rows lie
+    among those of others is told of the period alone, since a message of long ago could be a long way off.
+    """
+    errors = sum_channels(connection, reader, Filter(level=Level.ERROR, period=period))
+    if reader.clearance is Trust.FULL and not reader.room:
+        messages = {name: find_last_message(connection, reader, name) for name in list_channels(connection)}
+    else:
+        sums = [sum_channels(connection, reader, Filter(type=kind, period=period)) for kind in MESSAGES]
+        names = {name for each in sums for name in each}
+        messages = {name: max(each[name][1] for each in sums if name in each) for name in names}
+    for name in sorted(messages.keys() | errors.keys()):
+        last, count = messages.get(name), errors.get(name, (0, None))[0]
+        if last or count:
+            yield Channel(name=name, last_message=last, errors=count)
+
+
+def find_last_message(connection: sqlite3.Connection, reader: Reader, channel: str) -> datetime | None:
+    """Find when the last message came or went on a channel."""
+    found = (find_events(connection, reader, Filter(channel=channel, type=kind, limit=1)) for kind in MESSAGES)
+    return max((record.time for each in found for record in each.records), default=None)
 
 
 def list_channels(connection: sqlite3.Connection) -> list[str]:
