@@ -3,14 +3,15 @@
 from datetime import timedelta
 
 import pytest
-from event_rows import ALICE, BOB, NOON, put
 
+from event_rows import ALICE, BOB, NOON, put
 from foreword.errors import InputError, UnknownName
 from foreword.events.event import Level, Reader
 from foreword.events.filter import EVERYTHING, Filter, read_filter
 from foreword.events.moment import Period
 from foreword.events.question import (
     INDEXES,
+    LOOK,
     MOST,
     STEPS,
     Way,
@@ -202,6 +203,19 @@ def test_the_shortest_way(log):
     assert choose_ways(log, ALICE, wanted)[0].index == "idx_events_type"
     today = Filter(session="long", type="api_call", period=Period(since=NOON))
     assert choose_ways(log, ALICE, today)[0].index == "idx_events_session"
+
+
+def test_the_sparsest_way(log):
+    """Of ways that are all long, the one is taken that has the fewest rows in the same time, not in all."""
+    log.execute("BEGIN")
+    for at in range(2 * LOOK):
+        put(log, NOON - timedelta(days=30, minutes=at), level="error", event_type="api_error", user_id="bob")
+        put(log, NOON - timedelta(minutes=at), level="error", event_type="api_error", user_id="bob")
+    for at in range(3 * LOOK):
+        put(log, NOON - timedelta(seconds=at), user_id="alice")
+    log.execute("COMMIT")
+    assert choose_ways(log, ALICE, Filter(user="alice", level=Level.WARN))[0].index == "idx_events_error"
+    assert choose_ways(log, ALICE, Filter(user="carol", level=Level.WARN))[0].index == "idx_events_user"
 
 
 def test_nobody_walks_through_what_is_others():

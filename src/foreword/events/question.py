@@ -19,7 +19,7 @@ from foreword.words import Trust
 
 MOST = 1_000  # events of one answer, whatever somebody asks for
 STEPS = 2_000  # events of one turn that are shown
-LOOK = 1_000  # rows of an index that are looked at to see which way is the shorter one
+LOOK = 200  # rows of an index that are looked at to see which way is the shorter one
 SHORTEST = 6  # digits of a turn's id that people write
 TURN = re.compile(rf"[0-9a-f]{{{SHORTEST},32}}")
 

@@ -57,11 +57,13 @@ class Status:
 
 def find_status(connection: sqlite3.Connection, reader: Reader, now: datetime) -> Status:
     """Find how things are for a reader."""
-    period = Period(since=now - RECENT)
+    since = now - RECENT
+    # Sums are kept by quarters of an hour, and whole ones are quick to add.
+    since = since.replace(minute=since.minute // 15 * 15, second=0, microsecond=0)
     return Status(
-        since=now - RECENT,
-        channels=tuple(find_channels(connection, reader, period)),
-        sessions=sum(bool(total.name) for total in sum_by(connection, reader, "session", now - RECENT, now)),
+        since=since,
+        channels=tuple(find_channels(connection, reader, Period(since=since))),
+        sessions=sum(bool(total.name) for total in sum_by(connection, reader, "session", since)),
         latest=tuple(find_sessions(connection, reader)),
         errors=find_events(connection, reader, Filter(level=Level.ERROR, limit=ERRORS)).records,
     )
