@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from foreword.events.event import Context, Event, EventType, Level, Place, Usage
 from foreword.events.row import COLUMNS, INSERT, Row, make_row
-from foreword.events.tally import write_totals
+from foreword.events.tally import FIGURES, KEY, write_totals
 from foreword.store.open import open_events
 from foreword.words import Trust
 
@@ -20,6 +20,15 @@ BATCH = 20_000
 CHANNELS = ("telegram", "web", "signal", "terminal")
 MODELS = ("anthropic:claude-sonnet-5", "openai:gpt-5", "local:small")
 SECTIONS = ("core", "identity", "soul", "agents", "tools", "menu", "time", "history")
+TABLES = {"events": COLUMNS, "totals_quarter": (*KEY, *FIGURES), "totals_day": (*KEY, *FIGURES)}
+# What another day has of its own.
+CHANGED = {
+    "timestamp": ":date || substr(timestamp, 11)",
+    "session_id": ":mark || substr(session_id, 9)",
+    "trace_id": "substr(:mark, 1, 4) || substr(trace_id, 5)",
+    "start": ":date || substr(start, 11)",
+    "name": "CASE kind WHEN 'session' THEN :mark || substr(name, 9) ELSE name END",
+}
 E = EventType
 STEPS = (
     E.MESSAGE_RECEIVED, E.TRUST_RESOLVED, E.PROMPT_BUILT, E.TURN_STARTED, E.API_CALL, E.TOOL_CALL, E.MEMORY_SEARCH,
@@ -102,8 +111,8 @@ class Gateway:
 def fill(folder: str, count: int) -> sqlite3.Connection:
     """Fill a log with rows and the sums that the log's own writer keeps; returns it open.
 
-    One day is made event by event; the others have the same turns in sessions and traces of their own. The indexes are
-    taken away while the rows are written and made again after.
+    The last day is made event by event; the others have the same turns in sessions and traces of their own. The
+    indexes are taken away while the rows are written and made again after.
     """
     connection = open_events(folder).connection
     for order in ("synchronous=OFF", "cache_size=-2000000", "wal_autocheckpoint=200000", "temp_store=MEMORY"):
@@ -112,11 +121,14 @@ def fill(folder: str, count: int) -> sqlite3.Connection:
     kept = dict(connection.execute(query).fetchall())
     for name in kept:
         connection.execute(f"DROP INDEX {name}")
-    day = [make_row(event) for event in Gateway().make_events(count // DAYS, 1)]
-    for number in range(DAYS - 1, -1, -1):
-        rows = list(move(day, number))
-        for start in range(0, len(rows), BATCH):
-            put(connection, rows[start : start + BATCH])
+    rows = [make_row(event) for event in Gateway().make_events(count // DAYS, 1)]
+    rows = [Row((str(END.date()) + row.values[0][10:], *row.values[1:]), row.sections) for row in rows]
+    for start in range(0, len(rows), BATCH):
+        put(connection, rows[start : start + BATCH])
+    for table in TABLES:
+        connection.execute(f"CREATE TEMP TABLE day_{table} AS SELECT * FROM {table}")
+    for number in range(1, DAYS):
+        copy(connection, str(END.date() - timedelta(days=number)), number)
     for order in kept.values():
         connection.execute(order)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -124,17 +136,16 @@ def fill(folder: str, count: int) -> sqlite3.Connection:
     return open_events(folder).connection
 
 
-def move(day: list[Row], number: int) -> Iterator[Row]:
-    """Move a day's rows so many days back."""
-    date = (END - timedelta(days=number)).date().isoformat()
+def copy(connection: sqlite3.Connection, date: str, number: int) -> None:
+    """Copy the day that was made to another date, rows and sums, with sessions and traces of its own."""
     mark = f"{random.Random(number).getrandbits(32):08x}"
-    session, trace = COLUMNS.index("session_id"), COLUMNS.index("trace_id")
-    for values, sections in day:
-        moved = list(values)
-        moved[0] = date + values[0][10:]
-        moved[session] = mark + values[session][8:]
-        moved[trace] = mark[:4] + values[trace][4:]
-        yield Row(tuple(moved), sections)
+    connection.execute("BEGIN IMMEDIATE")
+    for table, columns in TABLES.items():
+        values = ", ".join(CHANGED.get(column, column) for column in columns)
+        connection.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM day_{table}", {"date": date, "mark": mark}
+        )
+    connection.execute("COMMIT")
 
 
 def put(connection: sqlite3.Connection, rows: list[Row]) -> None:
