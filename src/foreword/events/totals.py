@@ -95,16 +95,13 @@ class Desk:
     def sum(self, stretch: Stretch) -> dict[str, Figures]:
         """Sum up a stretch of time by name.
 
-        The days alone are many names, so only the largest of them are read, and those that the edges name as well: no
-        other name can be among the largest of both.
+        The days alone have many names, so only the largest are found, and then the figures of those and of the names
+        at the edges: no other name can be among the largest of both.
         """
         edges = self._sum_edges(stretch)
         if stretch.days is None:
             return self._name(edges)
-        sums = self._sum_days_of("", [], stretch.days, f"ORDER BY {_ORDERS[self.most]} DESC LIMIT {self.limit}")
-        if others := [name for name in edges if name not in sums]:
-            named = "AND name IN (SELECT value FROM json_each(?))"
-            sums |= self._sum_days_of(named, [json.dumps(others)], stretch.days, "")
+        sums = self._sum_days_of({*self._find_largest(stretch.days), *edges}, stretch.days)
         for name, figures in edges.items():
             add(sums, name, figures)
         return self._name(sums)
@@ -115,12 +112,21 @@ class Desk:
             return dict.fromkeys([self.owner], sums[""]) if sums else {}
         return sums
 
-    def _sum_days_of(self, condition: str, values: list[Any], days: tuple[str, str], order: str) -> dict[str, Figures]:
+    def _find_largest(self, days: tuple[str, str]) -> Iterator[str]:
         where, given = self._scope()
         rows = self.connection.execute(
-            f"SELECT name, {_SUMMED} FROM totals_day "  # noqa: S608 - our own names
-            f"WHERE {where} AND start >= ? AND start < ? {condition} GROUP BY name {order}",
-            [*given, *days, *values],
+            f"SELECT name FROM totals_day WHERE {where} AND start >= ? AND start < ? "  # noqa: S608 - our own names
+            f"GROUP BY name ORDER BY {_ORDERS[self.most]} DESC LIMIT ?",
+            [*given, *days, self.limit],
+        )
+        return (name for (name,) in rows)
+
+    def _sum_days_of(self, names: set[str], days: tuple[str, str]) -> dict[str, Figures]:
+        where, given = self._scope()
+        rows = self.connection.execute(
+            f"SELECT name, {_SUMMED} FROM totals_day WHERE {where} AND start >= ? AND start < ? "  # noqa: S608 - our own names
+            "AND name IN (SELECT value FROM json_each(?)) GROUP BY name",
+            [*given, *days, json.dumps(sorted(names))],
         )
         return {name: list(figures) for name, *figures in rows}
 
