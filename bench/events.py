@@ -180,6 +180,7 @@ def list_questions(connection: sqlite3.Connection) -> dict[str, Callable[[int], 
     }
     for by in By:
         questions[f"sum by {by} of today"] = partial(total, by=by, days=0)
+        questions[f"sum by {by} of twelve hours"] = partial(total, by=by, days=0.5)
         questions[f"sum by {by} of a month"] = partial(total, by=by, days=30)
         questions[f"one's own sum by {by} of a month"] = partial(total, by=by, days=30, mine=True)
     return questions
@@ -187,7 +188,7 @@ def list_questions(connection: sqlite3.Connection) -> dict[str, Callable[[int], 
 
 def today(number: int):
     """Find the beginning of a day, in whole hours before the end as zones have them."""
-    return END.replace(minute=0) - timedelta(hours=number % 24)
+    return END.replace(minute=0, second=0) - timedelta(hours=number % 24)
 
 
 def find_user(number: int) -> str:

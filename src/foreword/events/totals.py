@@ -8,9 +8,9 @@ from typing import Any
 
 from foreword.errors import UnknownName
 from foreword.events.event import Reader
-from foreword.events.row import COLUMNS, Row, read_sections
+from foreword.events.row import read_sections
 from foreword.events.stretch import Stretch, split
-from foreword.events.tally import COUNTED, FIGURES, By, add, tally
+from foreword.events.tally import CALL, FIGURES, TURN, By, add, count_sections
 from foreword.events.visible import visible
 from foreword.frozen import frozen
 from foreword.sources.clock import find_zone
@@ -21,6 +21,9 @@ LONGEST = 400  # days of one answer
 
 Figures = list[Any]
 _SUMMED = ", ".join(f"sum({figure})" for figure in FIGURES)
+_COLUMNS = {"session": "session_id", "user": "user_id", "agent": "agent_id", "channel": "channel", "model": "model"}
+_USED = ", ".join(f"coalesce(sum({figure}), 0)" for figure in FIGURES[3:])
+_COUNTED = {TURN: "count(*), 0, 0, 0, 0, 0, 0, 0.0", CALL: f"0, count(*), sum(cost_usd IS NULL), {_USED}"}
 _ORDERS = {"tokens": "sum(tokens_in) + sum(tokens_out)", "cost": "sum(cost_usd)"}
 
 
@@ -143,29 +146,43 @@ class Desk:
             for name, *figures in rows:
                 add(sums, name, figures)
         for first, last in stretch.moments:
-            for (kind, owner, room, _, name, _), figures in tally(self._read_rows(first, last)).items():
-                if (kind, owner, room) == (self.kind, self.owner, self.reader.room):
-                    add(sums, name, figures)
+            for name, figures in (
+                self._count_sections(first, last) if self.by is By.SECTION else self._count(first, last)
+            ):
+                add(sums, name, figures)
         return sums
+
+    def _count(self, first: str, last: str) -> Iterator[tuple[str, Figures]]:
+        """Count the rows of less than a quarter of an hour."""
+        where, values = visible(self.reader)
+        column = _COLUMNS.get(self.kind)
+        named = f"coalesce({column}, '')" if column else "''"
+        for kind, counted in _COUNTED.items():
+            rows = self.connection.execute(
+                f"SELECT {named}, {counted} FROM events INDEXED BY idx_events_type "  # noqa: S608 - our own names
+                f"WHERE event_type = ? AND timestamp >= ? AND timestamp < ? AND {where} GROUP BY 1",
+                [kind, first, last, *values],
+            )
+            yield from ((name, figures) for name, *figures in rows)
+
+    def _count_sections(self, first: str, last: str) -> Iterator[tuple[str, Figures]]:
+        """Count the sections of the calls of less than a quarter of an hour, as they were when they were counted."""
+        where, values = visible(self.reader)
+        shares: dict[str, Figures] = {}
+        rows = self.connection.execute(
+            "SELECT json_extract(metadata, '$.sections') FROM events INDEXED BY idx_events_type "  # noqa: S608 - our own names
+            f"WHERE event_type = ? AND timestamp >= ? AND timestamp < ? AND {where}",
+            [CALL, first, last, *values],
+        )
+        for (sections,) in rows:
+            if sections:
+                count_sections(shares, read_sections({"sections": json.loads(sections)}))
+        yield from shares.items()
 
     def _scope(self) -> tuple[str, list[Any]]:
         """Make the condition that the sums are those of this reader."""
         values = [self.kind, self.owner, self.reader.room, int(self.reader.clearance)]
         return "kind = ? AND owner = ? AND room = ? AND trust <= ?", values
-
-    def _read_rows(self, first: str, last: str) -> Iterator[Row]:
-        """Read the rows of less than a quarter of an hour, as they were when they were counted."""
-        where, values = visible(self.reader)
-        at = COLUMNS.index("metadata")
-        for kind in COUNTED:
-            found = self.connection.execute(
-                f"SELECT {', '.join(COLUMNS)} FROM events INDEXED BY idx_events_type "  # noqa: S608 - our own names
-                f"WHERE event_type = ? AND timestamp >= ? AND timestamp < ? AND {where}",
-                [kind, first, last, *values],
-            )
-            for row in found:
-                facts = json.loads(row[at]) if self.by is By.SECTION and row[at] else {}
-                yield Row(row, read_sections(facts))
 
     def sum_days(self, since: datetime | None, until: datetime | None) -> list[Total]:
         """Sum up each day of the reader's zone, without those in which nothing was used."""
