@@ -1,5 +1,6 @@
 """Claims about prices: the user's own first, tiers by size, and an estimate that follows the cache."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -34,17 +35,25 @@ def test_override_wins():
     """The configuration's prices win, one by one, under the whole name or the bare one."""
     known = find_prices("anthropic:claude-sonnet-4-5", {})
     prices = find_prices("anthropic:claude-sonnet-4-5", {"claude-sonnet-4-5": ModelOverride(input_usd=8.0)})
-    assert prices == Prices(input=8e-6, cache_read=known.cache_read, cache_write=known.cache_write)
+    assert prices == replace(known, input=8e-6)
     assert find_prices("acme:z", {"acme:z": ModelOverride(input_usd=1.0)}) == Prices(
-        input=1e-6, cache_read=1e-6, cache_write=1e-6
+        input=1e-6, cache_read=1e-6, cache_write=1e-6, cache_write_1h=1e-6, output=None
     )
-    assert find_prices("acme:z", {"acme:z": ModelOverride(cache_read_usd=1.0)}) is None
+    assert find_prices("acme:z", {"acme:z": ModelOverride(cache_read_usd=1.0, output_usd=1.0)}) is None
 
 
 def test_zero_is_a_price():
     """A price of nothing is a price."""
-    free = ModelOverride(input_usd=0.0, cache_read_usd=0.0, cache_write_usd=0.0)
-    assert find_prices("x", {"x": free}) == Prices(input=0, cache_read=0, cache_write=0)
+    free = ModelOverride(input_usd=0.0, output_usd=0.0, cache_read_usd=0.0, cache_write_usd=0.0, cache_write_1h_usd=0.0)
+    assert find_prices("x", {"x": free}) == Prices(input=0, cache_read=0, cache_write=0, cache_write_1h=0, output=0)
+
+
+def test_an_hour_in_the_cache():
+    """To write for an hour has a price of its own; where nobody names one, that of the short write stands."""
+    known = find_prices("anthropic:claude-sonnet-4-5", {})
+    assert known.input < known.cache_write < known.cache_write_1h < known.output
+    short = ModelOverride(input_usd=1.0, cache_write_usd=2.0)
+    assert find_prices("acme:z", {"acme:z": short}).cache_write_1h == 2e-6
 
 
 def test_tiers():
@@ -72,7 +81,7 @@ def test_estimate(assembled):
     assembly = assembled("anthropic:claude-sonnet-4-5")
     prefix, rest = measure_prefix(assembly), assembly.used + assembly.conversation - measure_prefix(assembly)
     assert prefix == assembly.system_tokens
-    found = estimate(assembly, Prices(input=1, cache_read=0.1, cache_write=1.25))
+    found = estimate(assembly, Prices(input=1, cache_read=0.1, cache_write=1.25, cache_write_1h=2))
     assert found.cold_usd == pytest.approx(1.25 * prefix + rest)
     assert found.warm_usd == pytest.approx(0.1 * prefix + rest)
 
@@ -82,7 +91,7 @@ def test_nothing_is_cached_below_the_minimum(tmp_path):
     workspace = make_workspace(tmp_path, {})
     for model in ("anthropic:claude-haiku-4-5", "google:gemini-3-flash"):
         assembly = workspace.assemble(Turn(user="alice", situation="dm", model=model))
-        found = estimate(assembly, Prices(input=1, cache_read=0.1, cache_write=1.25))
+        found = estimate(assembly, Prices(input=1, cache_read=0.1, cache_write=1.25, cache_write_1h=2))
         assert found.warm_usd == found.cold_usd == assembly.used + assembly.conversation
 
 

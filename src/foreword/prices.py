@@ -10,6 +10,14 @@ from foreword.frozen import frozen
 from foreword.wire import count_cached
 
 MILLION = 1_000_000
+NAMES = (
+    "input",
+    "cache_read",
+    "cache_write",
+    "cache_write_1h",
+    "output",
+)  # as the table and the configuration have them
+NOTHING = (None,) * len(NAMES)
 
 
 @frozen(eq=True)
@@ -30,6 +38,9 @@ class Prices:
     input: float
     cache_read: float
     cache_write: float
+    cache_write_1h: float
+    output: float | None = None
+    """None where nobody knows it: then what a whole call costs is not known either."""
 
 
 @frozen(eq=True)
@@ -45,33 +56,35 @@ class Estimate:
 def find_prices(model: str, overrides: Mapping[str, ModelOverride], request: Request = ANY) -> Prices | None:
     """Find the prices of a model, the user's own first, or None where nobody knows them."""
     override = overrides.get(model) or overrides.get(model.rpartition(":")[2]) or ModelOverride()
-    given = (override.input_usd, override.cache_read_usd, override.cache_write_usd)
-    known = (None, None, None) if None not in given else look_up(model, request)
-    plain, read, write = (ours if ours is not None else theirs for ours, theirs in zip(given, known, strict=True))
+    given = tuple(getattr(override, f"{name}_usd") for name in NAMES)
+    known = NOTHING if None not in given else look_up(model, request)
+    found = (ours if ours is not None else theirs for ours, theirs in zip(given, known, strict=True))
+    plain, read, write, hour, output = (None if price is None else price / MILLION for price in found)
     if plain is None:
         return None
+    short = plain if write is None else write
     return Prices(
-        input=plain / MILLION,
-        cache_read=(plain if read is None else read) / MILLION,
-        cache_write=(plain if write is None else write) / MILLION,
+        input=plain,
+        cache_read=plain if read is None else read,
+        cache_write=short,
+        cache_write_1h=short if hour is None else hour,
+        output=output,
     )
 
 
-def look_up(model: str, request: Request) -> tuple[float | None, float | None, float | None]:
+def look_up(model: str, request: Request) -> tuple[float | None, ...]:
     """Look the prices of a million tokens up in the table of genai-prices, which needs no network."""
     from genai_prices.data_snapshot import get_snapshot
 
     provider, _, name = model.rpartition(":") if ":" in model else ("", "", model)
     if not name:
-        return None, None, None
+        return NOTHING
     try:
         _, facts = get_snapshot().find_provider_model(name, None, provider.partition(":")[0] or None, None)
     except LookupError:
-        return None, None, None
+        return NOTHING
     prices = facts.get_prices(request.now or datetime.now(UTC))
-    values = (prices.input_mtok, prices.cache_read_mtok, prices.cache_write_mtok)
-    plain, read, write = (choose_tier(value, request.tokens) for value in values)
-    return plain, read, write
+    return tuple(choose_tier(getattr(prices, f"{kind}_mtok"), request.tokens) for kind in NAMES)
 
 
 def choose_tier(price: Any, tokens: int) -> float | None:

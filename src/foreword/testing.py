@@ -4,7 +4,23 @@ import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from foreword.events.event import Event
+from foreword.scripted import Listeners, MovedClock, OverBudget, Refusal, Reply, ScriptedLoop
 from foreword.workspace import Workspace, open_workspace
+
+__all__ = [
+    "NOON",
+    "FrozenClock",
+    "Heard",
+    "Listeners",
+    "MovedClock",
+    "OverBudget",
+    "Refusal",
+    "Reply",
+    "ScriptedLoop",
+    "make_workspace",
+    "write_files",
+]
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -18,6 +34,22 @@ class FrozenClock:
     def __call__(self) -> datetime:
         """Return the frozen moment."""
         return self.now
+
+
+class Heard:
+    """A recorder that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def record(self, event: Event) -> None:
+        """Keep an event."""
+        self.events.append(event)
+
+    @property
+    def types(self) -> list[str]:
+        """The types of what it heard, in order."""
+        return [event.type.value for event in self.events]
 
 
 def write_files(folder: str | os.PathLike[str], files: Mapping[str, str]) -> None:

@@ -110,6 +110,8 @@ def test_stores() -> None:
             "situations: {dm: {prompt_overlay: ../a}}",
             "situations.dm.prompt_overlay must not contain '..': '../a'",
         ),
+        ("events: {retention_days: 0}", "events.retention_days must be between 1 and 36,500 days, not 0"),
+        ("events: {otlp: collector}", "events.otlp must be an address that begins with http:// or https://"),
     ],
 )
 def test_semantic_fault(text: str, fault: str) -> None:

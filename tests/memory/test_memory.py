@@ -366,3 +366,18 @@ def test_store_of_a_clearance(ws: Workspace) -> None:
         ws.memory.find_store(Trust.PUBLIC)
     with pytest.raises(InputError, match="there is no store"):
         ws.memory.save(note("x"), "nope")
+
+
+def test_stock(ws: Workspace) -> None:
+    """The stock says what a clearance's stores hold and how much of it is indexed as it is now."""
+
+    def tell() -> list[tuple[str, int, int, int]]:
+        return [(s.store, s.documents, s.unreviewed, s.indexed) for s in ws.memory.take_stock(Trust.FAMILIAR)]
+
+    assert tell() == [("social", 1, 0, 0)]
+    ws.memory.search("bicycles", Trust.FAMILIAR)
+    assert tell() == [("social", 1, 0, 1)]
+    ws.memory.save(Note(text="Rye.", author="bob", clearance=Trust.FAMILIAR, time=NOON), "social")
+    assert tell() == [("social", 2, 1, 1)]
+    assert [stock.store for stock in ws.memory.take_stock(Trust.FULL)] == ["private", "shared", "social"]
+    assert ws.memory.take_stock(Trust.PUBLIC) == []

@@ -10,7 +10,10 @@ from foreword import __version__
 from foreword.cli.command import Command
 from foreword.errors import InputError, suggest
 
-COMMANDS = ("build", "explain", "diff", "memory", "lint", "init", "blueprints", "doctor")
+COMMANDS = (
+    "build", "explain", "diff", "memory", "status", "logs", "trace", "cost", "export", "lint", "init", "blueprints",
+    "doctor",
+)  # fmt: skip
 DESCRIPTION = "Foreword decides what an agent is told before it speaks, and explains every byte of it."
 EXAMPLES = (
     "foreword init assistant                      make a workspace",

@@ -13,6 +13,8 @@ Places = Mapping[Keys, Place]
 # The keys that lead to a value, its line, and what is wrong with it.
 Finding = tuple[Keys, int, str]
 
+LONGEST = 36_500  # days that events may be kept
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ROOM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@-]*")
 # Everything here becomes the name of a folder, or part of one.
@@ -41,6 +43,8 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_twins(places)
     yield from _check_titles(places)
     yield from _check_models(places)
+    yield from _check_budgets(places)
+    yield from _check_events(places)
 
 
 def _check_owner(places: Places) -> Iterator[Finding]:
@@ -118,6 +122,28 @@ def _check_models(places: Places) -> Iterator[Finding]:
             yield keys, place.line, f"must not be below 0, not {place.value}"
         elif place.value == 0 and place.value is not False and not price:
             yield keys, place.line, "must be above 0"
+
+
+def _check_events(places: Places) -> Iterator[Finding]:
+    for keys, place in _find(places, "events", "retention_days"):
+        if isinstance(place.value, int) and not 1 <= place.value <= LONGEST:
+            yield keys, place.line, f"must be between 1 and {LONGEST:,} days, not {place.value}"
+    for keys, line, address in _find_texts(places, "events", "otlp"):
+        if address and not address.startswith(("http://", "https://")):
+            yield keys, line, "must be an address that begins with http:// or https://"
+
+
+def _check_budgets(places: Places) -> Iterator[Finding]:
+    limits = (*_find(places, "budgets", "*"), *_find(places, "budgets", "*", "*", "*"))
+    for keys, place in limits:
+        if isinstance(place.value, int | float) and place.value < 0:
+            yield keys, place.line, f"must not be below 0, not {place.value}"
+    for kind in ("agents", "users"):
+        known = _list_names(places, kind)
+        for keys, place in _find(places, "budgets", kind, "*"):
+            name = str(keys[-1])
+            if known and name not in known:
+                yield keys, place.line, f"is not listed under {kind}{suggest(name, known)}"
 
 
 def _judge_name(name: str, pattern: re.Pattern[str]) -> str:

@@ -147,10 +147,56 @@ class ModelOverride:
     """The shortest prefix that the provider caches, in tokens."""
     input_usd: float | None = None
     """The price of a million input tokens."""
+    output_usd: float | None = None
+    """The price of a million output tokens."""
     cache_read_usd: float | None = None
     """The price of a million tokens read from the cache."""
     cache_write_usd: float | None = None
     """The price of a million tokens written to the cache."""
+    cache_write_1h_usd: float | None = None
+    """The price of a million tokens written to the cache for an hour."""
+
+
+@frozen(eq=True)
+class Limits:
+    """The most that may be spent, in US dollars; what is left out has no limit."""
+
+    daily_usd: float | None = None
+    """In a day of the owner's zone."""
+    monthly_usd: float | None = None
+    """In a month of the owner's zone."""
+    per_turn_usd: float | None = None
+    """In one turn, all of its calls together."""
+
+
+@frozen(eq=True)
+class Budgets:
+    """What may be spent on models: by everybody together, and by each agent, user, channel and schedule."""
+
+    daily_usd: float | None = None
+    """By everybody together, in a day of the owner's zone."""
+    monthly_usd: float | None = None
+    """By everybody together, in a month of the owner's zone."""
+    per_turn_usd: float | None = None
+    """In any one turn, all of its calls together."""
+    agents: Mapping[str, Limits] = field(default_factory=dict)
+    """The limits of single agents."""
+    users: Mapping[str, Limits] = field(default_factory=dict)
+    """The limits of what single people ask for."""
+    channels: Mapping[str, Limits] = field(default_factory=dict)
+    """The limits of single channels."""
+    schedules: Mapping[str, Limits] = field(default_factory=dict)
+    """The limits of single schedules."""
+
+
+@frozen(eq=True)
+class Events:
+    """How long the event log keeps what happened, and who else is told."""
+
+    retention_days: int = 30
+    """Days after which events are deleted."""
+    otlp: str = ""
+    """The address of an OpenTelemetry collector to send spans to; unless it is set, nothing leaves the machine."""
 
 
 SITUATIONS = {
@@ -187,3 +233,7 @@ class Config:
     """How memory is used beyond its menu."""
     models: Mapping[str, ModelOverride] = field(default_factory=dict)
     """Facts about models that win over the built-in table."""
+    budgets: Budgets = field(default_factory=Budgets)
+    """What may be spent on models."""
+    events: Events = field(default_factory=Events)
+    """The event log."""

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
+from foreword.fold import fold
 from foreword.frozen import frozen
 from foreword.lint.finding import Finding, Level
 from foreword.lint.passages import find_static
 from foreword.lint.survey import Survey
-from foreword.sources.injection import fold
 from foreword.sources.template import MOVING
 
 RULE = "clock"

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from foreword.fold import fold
 from foreword.lint.finding import Finding, Level
 from foreword.lint.passages import find_static
 from foreword.lint.survey import Survey
-from foreword.sources.injection import fold
 
 RULE = "id"
 

@@ -2,5 +2,6 @@
 
 from foreword.memory.entry import Note, Provenance
 from foreword.memory.memory import Entry, Hit, Memory, Saved
+from foreword.memory.upkeep import Stock
 
-__all__ = ["Entry", "Hit", "Memory", "Note", "Provenance", "Saved"]
+__all__ = ["Entry", "Hit", "Memory", "Note", "Provenance", "Saved", "Stock"]

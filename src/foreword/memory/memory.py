@@ -24,7 +24,7 @@ from foreword.memory.facts import add_fact
 from foreword.memory.index import Index
 from foreword.memory.rank import STOP, Ranked, rank, read_question
 from foreword.memory.snippet import find_snippet
-from foreword.memory.upkeep import Upkeep
+from foreword.memory.upkeep import Stock, Upkeep
 from foreword.signal import is_noise
 from foreword.sources.catalogue import list_stores
 from foreword.sources.document import Document, one_line
@@ -84,6 +84,8 @@ class Memory:
         self._stores = config.stores
         self._readable = {FACT_STORE: Store(trust=Trust.INNER), **config.stores}
         self._upkeep = Upkeep(files, (entry.path for entry in config.prompt.files), folder)
+        self.folder = folder
+        """Where the state of the workspace lies: the index, and beside it the log."""
         self._stop: frozenset[str] = frozenset()
         self.now = clock
 
@@ -184,6 +186,13 @@ class Memory:
         self._files.refresh(now=True)
         names = self.open_to(clearance, store)
         return list_stores(names, self._upkeep.list, self._files.read, meter)[0]
+
+    def take_stock(self, clearance: Trust) -> list[Stock]:
+        """Say what the stores hold that the clearance may see, and how fresh the index of each is."""
+        self._files.refresh(now=True)
+        names = self.open_to(clearance)
+        stocks = self._upkeep.ask(lambda index: [self._upkeep.weigh(name, index) for name in names])
+        return [stock for stock in stocks if stock.documents or stock.store in self._stores]
 
     def forget(self, path: str, clearance: Trust) -> str:
         """Remove a memory from the files and from the index; returns what it said, for whoever has it still."""

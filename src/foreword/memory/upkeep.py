@@ -8,10 +8,12 @@ from threading import RLock
 from typing import TypeVar
 
 from foreword.errors import InputError
+from foreword.frozen import frozen
 from foreword.memory.chunk import Chunk, find_day, split
 from foreword.memory.entry import find_provenance
 from foreword.memory.index import Damaged, Index
 from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
+from foreword.sources.catalogue import find_author
 from foreword.sources.document import Document
 from foreword.sources.files import LINK, SWEEP, Files
 from foreword.sources.memories import FACT_STORE, FACTS, load_facts
@@ -21,6 +23,18 @@ UNSURE = ("", LINK)  # stamps that do not tell whether a file has changed
 BATCH = 200  # documents that are indexed at once
 
 T = TypeVar("T")
+
+
+@frozen(eq=True)
+class Stock:
+    """What one store holds, and how much of it the index knows as it is now."""
+
+    store: str
+    documents: int
+    unreviewed: int
+    """Entries among them that agents saved and that no owner has looked at yet."""
+    indexed: int
+    """Documents that the index knows and that have not changed since; a search indexes the others first."""
 
 
 class Upkeep:
@@ -66,6 +80,16 @@ class Upkeep:
     def list(self, store: str) -> list[str]:
         """List the files of a store."""
         return list(self._look(store))
+
+    def weigh(self, store: str, index: Index) -> Stock:
+        """Count what a store holds, and what the index knows of it."""
+        stamps, known = self._look(store), index.stamps(store)
+        return Stock(
+            store=store,
+            documents=len(stamps),
+            unreviewed=sum(bool(find_author(path)) for path in stamps),
+            indexed=sum(path in known and stamp in (*UNSURE, known[path][0]) for path, stamp in stamps.items()),
+        )
 
     def see(self, *stores: str) -> None:
         """See an own write at once."""

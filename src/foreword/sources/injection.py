@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from foreword.fold import fold
 from foreword.frozen import frozen
 from foreword.words import Word
 
@@ -203,11 +204,3 @@ def find_unseen(text: str) -> Iterator[Hit]:
             end = match.end()
             if match.lastgroup != "flag":
                 yield Hit(kind=Kind(match.lastgroup), start=match.start(), end=end)
-
-
-def fold(text: str) -> str:
-    """Return a text in lower case in which every character stands where it stood."""
-    lower = text.lower()
-    if len(lower) == len(text):
-        return lower
-    return "".join(low if len(low := sign.lower()) == 1 else sign for sign in text)

@@ -161,8 +161,15 @@ class Remembering:
         owner = turn.user == self._ground.config.owner and self._level is Trust.FULL
         if path not in own and not owner:
             raise InputError(f"there is no {path!r} of this person here")
-        self._memory.forget(path, self._level)
-        return self._answer(f"Forgotten: {path}.", path.partition("/")[0], 1)
+        text = self._memory.forget(path, self._level)
+        note = self.forget_sent(text, owner=owner)
+        return self._answer(f"Forgotten: {path}. {note}".rstrip(), path.partition("/")[0], 1)
+
+    def forget_sent(self, text: str, *, owner: bool) -> str:
+        """Remove a forgotten text from what the log has of sent prompts, and say so."""
+        from foreword.events.forgetting import forget_recorded
+
+        return forget_recorded(self._memory.folder, text, owner=owner)
 
 
 def take_text(arguments: Mapping[str, Any], name: str, default: str | None = None) -> str:

@@ -1,0 +1,156 @@
+"""A month of a busy gateway, as rows of the event log: 500 people, sessions of 40 turns, 12 events a turn."""
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from foreword.events.event import Context, Event, EventType, Level, Place, Usage
+from foreword.events.row import COLUMNS, INSERT, Row, make_row
+from foreword.events.tally import FIGURES, KEY, write_totals
+from foreword.store.open import open_events
+from foreword.words import Trust
+
+END = datetime(2026, 11, 16, 23, 59, 59, tzinfo=UTC)
+DAYS = 30
+USERS = 500
+TURNS = 40  # of a session
+AT_ONCE = 64  # sessions that are going on at the same time
+BATCH = 20_000
+CHANNELS = ("telegram", "web", "signal", "terminal")
+MODELS = ("anthropic:claude-sonnet-5", "openai:gpt-5", "local:small")
+SECTIONS = ("core", "identity", "soul", "agents", "tools", "menu", "time", "history")
+TABLES = {"events": COLUMNS, "totals_quarter": (*KEY, *FIGURES), "totals_day": (*KEY, *FIGURES)}
+# What another day has of its own.
+CHANGED = {
+    "timestamp": ":date || substr(timestamp, 11)",
+    "session_id": ":mark || substr(session_id, 9)",
+    "trace_id": "substr(:mark, 1, 4) || substr(trace_id, 5)",
+    "start": ":date || substr(start, 11)",
+    "name": "CASE kind WHEN 'session' THEN :mark || substr(name, 9) ELSE name END",
+}
+E = EventType
+STEPS = (
+    E.MESSAGE_RECEIVED, E.TRUST_RESOLVED, E.PROMPT_BUILT, E.TURN_STARTED, E.API_CALL, E.TOOL_CALL, E.MEMORY_SEARCH,
+    E.API_CALL, E.TOOL_CALL, E.API_CALL, E.TURN_COMPLETED, E.MESSAGE_SENT,
+)  # fmt: skip
+
+
+class Gateway:
+    """Makes the events of turns, those of several sessions mixed, in the order of time."""
+
+    def __init__(self, seed: int = 5) -> None:
+        self.dice = random.Random(seed)
+        self.sessions = [self.begin() for _ in range(AT_ONCE)]
+
+    def begin(self) -> Context:
+        """Begin a session; one in ten is in a room."""
+        dice = self.dice
+        room = f"room{dice.randrange(20)}" if dice.random() < 0.1 else ""
+        return Context(
+            trust=Trust.FAMILIAR if room else dice.choice(list(Trust)),
+            session=f"{dice.getrandbits(64):016x}",
+            agent=f"agent{dice.randrange(4)}",
+            user=f"user{int(USERS * dice.random() ** 2)}",
+            channel=dice.choice(CHANNELS),
+            room=room,
+        )
+
+    def make_turn(self, time: datetime) -> Iterator[Event]:
+        """Make one turn of some session; one call in fifty fails."""
+        dice = self.dice
+        slot = dice.randrange(AT_ONCE)
+        if dice.random() < 1 / TURNS:
+            self.sessions[slot] = self.begin()
+        context, trace = self.sessions[slot], f"{dice.getrandbits(128):032x}"
+        root = f"{dice.getrandbits(64):016x}"
+        for number, kind in enumerate(STEPS):
+            place = Place(trace=trace, span=f"{dice.getrandbits(64):016x}", parent=root)
+            moment = time + timedelta(milliseconds=150 * number)
+            if kind is E.API_CALL:
+                yield self.make_call(moment, context, place)
+            else:
+                facts = {"name": "bash", "status": "ok", "length": dice.randrange(5_000)}
+                yield Event(type=kind, time=moment, context=context, place=place, duration_ms=80, facts=facts)
+
+    def make_call(self, time: datetime, context: Context, place: Place) -> Event:
+        """Make one call of a model."""
+        dice = self.dice
+        model = dice.choice(MODELS)
+        if dice.random() < 0.02:
+            error = "429 Too Many Requests"
+            facts = {"status": 429, "attempt": 1, "wait": 2}
+            return Event(
+                type=E.API_ERROR, level=Level.ERROR, time=time, context=context, place=place, error=error, facts=facts
+            )
+        tokens = dice.randrange(2_000, 8_000)
+        cost = None if model.startswith("local") else tokens / 300_000
+        shares = [(name, tokens // 8, tokens // 16, cost and cost / 8) for name in SECTIONS]
+        return Event(
+            type=E.API_CALL,
+            time=time,
+            context=context,
+            place=place,
+            duration_ms=900,
+            model=model,
+            usage=Usage(tokens_in=tokens, tokens_out=tokens // 10, cache_read=tokens // 2),
+            cost_usd=cost,
+            prompt_hash=f"{dice.getrandbits(256):064x}",
+            facts={"sections": shares, "attempt": 1},
+        )
+
+    def make_events(self, count: int, days: float = DAYS) -> Iterator[Event]:
+        """Make events over so many days up to the end."""
+        turns = -(-count // len(STEPS))
+        step = timedelta(days=days) / turns
+        begin = END - timedelta(days=days)
+        for number in range(turns):
+            yield from self.make_turn(begin + number * step)
+
+
+def fill(folder: str, count: int) -> sqlite3.Connection:
+    """Fill a log with rows and the sums that the log's own writer keeps; returns it open.
+
+    The last day is made event by event; the others have the same turns in sessions and traces of their own. The
+    indexes are taken away while the rows are written and made again after.
+    """
+    connection = open_events(folder).connection
+    for order in ("synchronous=OFF", "cache_size=-2000000", "wal_autocheckpoint=200000", "temp_store=MEMORY"):
+        connection.execute(f"PRAGMA {order}")
+    query = "SELECT name, sql FROM sqlite_master WHERE tbl_name = 'events' AND type = 'index' AND sql IS NOT NULL"
+    kept = dict(connection.execute(query).fetchall())
+    for name in kept:
+        connection.execute(f"DROP INDEX {name}")
+    rows = [make_row(event) for event in Gateway().make_events(count // DAYS, 1)]
+    rows = [Row((str(END.date()) + row.values[0][10:], *row.values[1:]), row.sections) for row in rows]
+    for start in range(0, len(rows), BATCH):
+        put(connection, rows[start : start + BATCH])
+    for table in TABLES:
+        connection.execute(f"CREATE TEMP TABLE day_{table} AS SELECT * FROM {table}")
+    for number in range(1, DAYS):
+        copy(connection, str(END.date() - timedelta(days=number)), number)
+    for order in kept.values():
+        connection.execute(order)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return open_events(folder).connection
+
+
+def copy(connection: sqlite3.Connection, date: str, number: int) -> None:
+    """Copy the day that was made to another date, rows and sums, with sessions and traces of its own."""
+    mark = f"{random.Random(number).getrandbits(32):08x}"
+    connection.execute("BEGIN IMMEDIATE")
+    for table, columns in TABLES.items():
+        values = ", ".join(CHANGED.get(column, column) for column in columns)
+        connection.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM day_{table}", {"date": date, "mark": mark}
+        )
+    connection.execute("COMMIT")
+
+
+def put(connection: sqlite3.Connection, rows: list[Row]) -> None:
+    """Write a batch as the log does."""
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(INSERT, [row.values for row in rows])
+    write_totals(connection, rows)
+    connection.execute("COMMIT")

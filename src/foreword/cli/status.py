@@ -1,0 +1,94 @@
+"""`foreword status`: channels, sessions, memory and the newest errors."""
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from foreword.cli.command import Command
+from foreword.cli.events import Desk, add_reader_options, draw_records, sit_down
+from foreword.cli.output import count, make_plain, print_json, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foreword.events.status import Status
+    from foreword.memory import Stock
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add whose eyes it is seen with."""
+    add_reader_options(parser)
+
+
+def run(args: Namespace) -> int:
+    """Print how things are."""
+    from foreword.events.status import find_status
+
+    workspace, desk = sit_down(args)
+    with workspace:
+        status = desk.ask(lambda log: find_status(log, desk.reader, desk.now))
+        stock = workspace.memory.take_stock(desk.reader.clearance)
+        if workspace.memory.notice:
+            warn(workspace.memory.notice)
+    if args.json:
+        print_json(write(status, stock))
+    else:
+        show(status, stock, desk)
+    return 0
+
+
+def write(status: "Status", stock: "Sequence[Stock]") -> dict[str, object]:
+    """Write the status as JSON-ready values."""
+    return {
+        "since": status.since.isoformat(),
+        "channels": [
+            {**make_plain(one), "last_message": one.last_message and one.last_message.isoformat()}
+            for one in status.channels
+        ],
+        "sessions": status.sessions,
+        "latest": [{**make_plain(one), "last": one.last.isoformat()} for one in status.latest],
+        "memory": make_plain(list(stock)),
+        "errors": [record.to_dict() for record in status.errors],
+    }
+
+
+def show(status: "Status", stock: "Sequence[Stock]", desk: Desk) -> None:
+    """Show the status as tables; those that would be empty are a sentence."""
+    from foreword.cli.table import cell, draw, find_width, make_table
+    from foreword.events.line import show_time
+
+    width = find_width()
+    print(f"since {show_time(status.since, desk.zone)} ({desk.zone.key}): {count(status.sessions, 'session')}\n")
+    channels = make_table("channel", "last message", "errors", right=("errors",))
+    for channel in status.channels:
+        last = show_time(channel.last_message, desk.zone) if channel.last_message else "–"
+        channels.add_row(cell(channel.name), last, f"{channel.errors:,}")
+    sessions = make_table("session", "agent", "channel", "last activity")
+    for session in status.latest:
+        sessions.add_row(
+            cell(session.id), cell(session.agent), cell(session.channel), show_time(session.last, desk.zone)
+        )
+    stores = make_table("memory", "documents", "indexed", "unreviewed", right=("documents", "indexed", "unreviewed"))
+    for store in stock:
+        stores.add_row(cell(store.store), f"{store.documents:,}", f"{store.indexed:,}", f"{store.unreviewed:,}")
+    for table, empty in ((channels, "no message in any channel"), (sessions, "no session yet"), (stores, "no memory")):
+        if table.row_count:
+            draw(table, width)
+            print()
+        else:
+            print(f" {empty}\n")
+    if status.errors:
+        print(f"last {count(len(status.errors), 'error')}:")
+        draw_records(status.errors[::-1], desk.zone)
+    else:
+        print("no error is recorded")
+
+
+COMMAND = Command(
+    name="status",
+    summary="show channels, sessions, memory and the newest errors",
+    description="Print how things are: each channel with its last message and its errors of the last day, the sessions "
+    "of the last day, what is in memory and how much of it is indexed as it is, and the last ten errors.",
+    examples=("foreword status", "foreword status --reader bob --json"),
+    add_options=add_options,
+    run=run,
+)

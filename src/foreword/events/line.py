@@ -1,0 +1,139 @@
+"""Records in words: one line each, as the document writes them, in the zone of who reads."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from foreword.events.branch import Branch
+from foreword.events.event import EventType
+from foreword.events.record import Record, total_cost
+
+LONGEST = 160  # characters of one fact on a line
+PLAIN = frozenset("._:/+-@#,%()[]{}")
+SHORT = 8  # digits of an id that are enough to name a turn
+
+
+def show_time(moment: datetime, zone: ZoneInfo) -> str:
+    """Show a moment to the second."""
+    return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S}"
+
+
+def show_line(record: Record, *, turn: bool = True) -> str:
+    """Show a record without its time: category, name, and everything that is known, as `key=value`.
+
+    With `turn` this is also whom and which turn the event belongs to, as one wants to know of a line by itself.
+    """
+    shared = {"user": record.user, "channel": record.channel, **name_rest(record)} if turn else {}
+    last = {"turn": record.trace[:SHORT]} if turn else {}
+    level = "" if record.level == "info" else f"{record.level} "
+    parts = list_parts({**shared, **find_figures(record), **name_own(record)}, record.facts, last)
+    return " ".join([f"{level}[{record.category}] {record.type}", *parts])
+
+
+def show_label(record: Record) -> str:
+    """Show a record where its figures have columns of their own."""
+    level = "" if record.level == "info" else f"{record.level} "
+    return " ".join([f"{level}[{record.category}] {record.type}", *list_parts(name_own(record), record.facts)])
+
+
+def show_rest(record: Record) -> str:
+    """Show a record where time, level, type, user, channel and turn have columns of their own."""
+    return " ".join(list_parts({**find_figures(record), **name_own(record)}, record.facts, name_rest(record)))
+
+
+def name_rest(record: Record) -> dict[str, Any]:
+    """Name what else an event belongs to, beside its user and its channel."""
+    return {"agent": record.agent, "room": record.room, "session": record.session, "schedule": record.schedule}
+
+
+def name_own(record: Record) -> dict[str, Any]:
+    """Name what is the event's own, and no figure."""
+    return {"model": record.model, "error": record.error}
+
+
+def find_figures(record: Record) -> dict[str, Any]:
+    """Find how long an event took, its tokens, and what it cost; a call that nobody can price says so."""
+    unpriced = record.cost_usd is None and record.type == EventType.API_CALL.value
+    return {
+        "duration": show_duration(record.duration_ms),
+        "tokens_in": record.tokens_in,
+        "tokens_out": record.tokens_out,
+        "cache_read": record.cache_read,
+        "cache_write": record.cache_write,
+        "cost": show_usd(record.cost_usd) if unpriced or record.cost_usd is not None else "",
+    }
+
+
+def list_parts(*groups: Mapping[str, Any]) -> Iterator[str]:
+    """List what is known as `key=value`, in the order of the groups."""
+    for name, value in ((name, value) for group in groups for name, value in group.items()):
+        if value is not None and value != "":
+            yield f"{show_word(str(name))}={show_value(value)}"
+
+
+def show_value(value: Any) -> str:
+    """Show one value so that it stays on its line and ends where it ends."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if len(text) <= LONGEST:
+        return show_word(text)
+    return f"({len(value)} entries)" if isinstance(value, list | dict) else show_word(f"{text[: LONGEST - 1]}…")
+
+
+def show_word(text: str) -> str:
+    """Show a word as it is, and anything else in quotes, with nothing in it that could begin a line."""
+    if text and all(sign.isalnum() or sign in PLAIN or sign in "_$…" for sign in text):
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in quoted)
+
+
+def show_duration(milliseconds: int | None) -> str:
+    """Show how long something took."""
+    if milliseconds is None:
+        return ""
+    return f"{milliseconds}ms" if milliseconds < 1_000 else f"{milliseconds / 1_000:.1f}s"
+
+
+def show_usd(amount: float | None) -> str:
+    """Show an amount; one that nobody knows is not zero."""
+    if amount is None:
+        return "unknown"
+    return f"${amount:,.4f}" if abs(amount) < 1 else f"${amount:,.2f}"
+
+
+def show_branch(branch: Branch, start: datetime) -> str:
+    """Show one event of a turn: how long after the beginning, how deep, and what it says."""
+    after = (branch.record.time - start).total_seconds()
+    return f"{f'+{after:.3f}s':>10} {'  ' * branch.depth}{show_line(branch.record, turn=False)}"
+
+
+def sum_up(records: Iterable[Record], zone: ZoneInfo) -> str:
+    """Sum a turn up in one line: whose it is, when it began, how long it took, tokens, cost and errors."""
+    known = sorted(records, key=lambda record: (record.time, record.id))
+    first = known[0]
+    calls = [record for record in known if record.type == EventType.API_CALL.value]
+    errors = sum(record.level == "error" for record in known)
+    unpriced = sum(record.cost_usd is None for record in calls)
+    last = max(record.time for record in known)
+    names = {
+        name: next(filter(None, (getattr(one, name) for one in known)), "") for name in ("user", "channel", "session")
+    }
+    parts = [
+        f"turn {first.trace}",
+        *(f"{name} {show_word(value)}" for name, value in names.items() if value),
+        show_time(first.time, zone) + f" {zone.key}",
+        f"{(last - first.time).total_seconds():.1f} s",
+        count(len(calls), "call"),
+        f"{sum(one.tokens_in or 0 for one in calls):,} tokens in, {sum(one.tokens_out or 0 for one in calls):,} out",
+        f"cost {show_usd(total_cost(calls))}" if calls else "",
+        f"{count(unpriced, 'call')} without a known price" if unpriced else "",
+        count(errors, "error"),
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def count(number: int, noun: str) -> str:
+    """Count things in words that fit the number."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,240 @@
+"""Prompts by content hash: each distinct text is stored once, and every sent prompt can be shown again."""
+
+import atexit
+import json
+import os
+import sqlite3
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+
+from foreword.assembly import Assembly
+from foreword.events.event import Reader
+from foreword.events.moment import stamp
+from foreword.events.question import find_trace
+from foreword.events.sent import Piece, Sent, describe, hash_text, identify, take_apart
+from foreword.events.visible import visible
+from foreword.frozen import frozen
+from foreword.store.open import StoreError, open_events
+
+MOST = 1_000  # prompts that wait to be written
+PAUSE = 0.5  # seconds between two tries on a full disk or a locked database
+CLOSING = 5.0  # seconds that closing waits at most
+BATCH = 50  # prompts that are pruned in one transaction
+KNOWN = 256  # hashes of which this process knows that they are stored
+FAULTS = (sqlite3.Error, OSError, StoreError)
+
+
+@frozen
+class Sending:
+    """A prompt on its way into the store."""
+
+    hash: str
+    assembly: Assembly
+    time: datetime
+
+
+def read_clock() -> datetime:
+    """Read the clock."""
+    return datetime.now(UTC)
+
+
+class Prompts:
+    """Keeps what was sent; the turn only waits for the hash, and a thread writes the rest."""
+
+    def __init__(self, folder: str, clock: Callable[[], datetime] = read_clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self.reset()
+        _OPEN.add(self)
+
+    def reset(self) -> None:
+        """Begin without a thread and without anything that waits, as a forked process must."""
+        self._queue: deque[Sending] = deque()
+        self._change = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._busy = self._closed = False
+        self._known: deque[tuple[str, str]] = deque(maxlen=KNOWN)
+        self.lost = 0
+        """How many prompts could not be kept; an event still has their hash."""
+
+    def keep(self, assembly: Assembly) -> str:
+        """Keep the prompt of a turn that is sent now; return the hash that its events carry."""
+        sending = Sending(hash=identify(assembly), assembly=assembly, time=self._clock())
+        with self._change:
+            if self._closed or len(self._queue) >= MOST:
+                self.lost += 1
+                return sending.hash
+            self._queue.append(sending)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="foreword-prompts", daemon=True)
+                self._thread.start()
+            self._change.notify_all()
+        return sending.hash
+
+    def flush(self, seconds: float = CLOSING) -> bool:
+        """Wait until everything is written; return whether it is."""
+        with self._change:
+            return self._change.wait_for(lambda: not self._queue and not self._busy, seconds)
+
+    def close(self) -> None:
+        """Write what is left, as far as that is possible now."""
+        self.flush()
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        if self._thread:
+            self._thread.join(CLOSING)
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._queue or self._closed)
+                if self._closed:
+                    self.lost += len(self._queue)
+                    return
+                batch, self._busy = list(self._queue), True
+                self._queue.clear()
+            written = self._write(batch)
+            with self._change:
+                self._busy = False
+                if not written:
+                    self._queue.extendleft(reversed(batch))
+                    self._change.notify_all()
+                    self._change.wait(PAUSE)
+                self._change.notify_all()
+
+    def _write(self, batch: list[Sending]) -> bool:
+        """Write prompts in one transaction; each try opens the file anew, so that a replaced one is found."""
+        try:
+            with closing(open_events(self._folder).connection) as connection, writing(connection):
+                for sending in batch:
+                    # A prompt that was used today already needs no further word about it.
+                    if (sending.hash, stamp(sending.time)[:10]) not in self._known:
+                        write_prompt(connection, sending)
+        except FAULTS:
+            return False
+        self._known.extend((sending.hash, stamp(sending.time)[:10]) for sending in batch)
+        return True
+
+
+def write_prompt(connection: sqlite3.Connection, sending: Sending) -> None:
+    """Write a prompt, or that it was used again; the caller holds the transaction."""
+    now = stamp(sending.time)
+    used = connection.execute("UPDATE prompts SET last_used = max(last_used, ?) WHERE hash = ?", (now, sending.hash))
+    if used.rowcount:
+        return
+    facts = json.dumps(describe(sending.assembly), ensure_ascii=False)
+    row = connection.execute(
+        "INSERT INTO prompts (hash, first_used, last_used, facts) VALUES (?, ?, ?, ?)", (sending.hash, now, now, facts)
+    )
+    pieces = [
+        (row.lastrowid, position, piece.kind, piece.block, piece.name, piece.tokens, find_text(connection, piece.text))
+        for position, piece in enumerate(take_apart(sending.assembly))
+    ]
+    connection.executemany("INSERT INTO prompt_pieces VALUES (?, ?, ?, ?, ?, ?, ?)", pieces)
+
+
+def find_text(connection: sqlite3.Connection, text: str) -> int:
+    """Find the row of a text, or make it."""
+    text = text.encode("utf-8", "replace").decode()
+    key = hash_text(text)
+    connection.execute("INSERT OR IGNORE INTO sections (hash, text) VALUES (?, ?)", (key, text))
+    (row,) = connection.execute("SELECT id FROM sections WHERE hash = ?", (key,)).fetchone()
+    return int(row)
+
+
+def find_prompts(connection: sqlite3.Connection, reader: Reader, turn: str) -> list[Sent]:
+    """Find what the model saw in a turn, in order; of another's turn there is nothing."""
+    hashes = dict.fromkeys(record.prompt_hash for record in find_trace(connection, reader, turn).records)
+    found = (read_prompt(connection, reader, each) for each in hashes if each)
+    return [sent for sent in found if sent]
+
+
+def find_prompt_at(connection: sqlite3.Connection, reader: Reader, moment: datetime) -> Sent | None:
+    """Find what the model saw last at a moment, among the turns that the reader may see."""
+    where, values = visible(reader)
+    row = connection.execute(
+        "SELECT prompt_hash FROM events INDEXED BY idx_events_type WHERE event_type = 'prompt_built'"  # noqa: S608
+        f" AND timestamp <= ? AND prompt_hash IS NOT NULL AND {where} ORDER BY timestamp DESC, id DESC LIMIT 1",
+        [stamp(moment), *values],
+    ).fetchone()
+    return read_prompt(connection, reader, row[0]) if row else None
+
+
+def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> Sent | None:
+    """Read a prompt whose event the reader was shown."""
+    prompt = connection.execute("SELECT id, facts FROM prompts WHERE hash = ?", (key,)).fetchone()
+    if prompt is None:
+        return None
+    rows = connection.execute(
+        "SELECT kind, block, name, tokens, text, forgotten FROM prompt_pieces JOIN sections ON sections.id = section_id"
+        " WHERE prompt_id = ? ORDER BY position",
+        (prompt[0],),
+    ).fetchall()
+    pieces = [Piece(kind=row[0], block=row[1], name=row[2], tokens=row[3], text=row[4]) for row in rows]
+    return Sent(
+        hash=key,
+        facts=json.loads(prompt[1]),
+        pieces=tuple(pieces),
+        clearance=reader.clearance,
+        forgotten=any(row[5] for row in rows),
+    )
+
+
+def prune_prompts(connection: sqlite3.Connection, before: datetime) -> int:
+    """Remove some prompts that were last used before a moment, and texts that no other has; return how many.
+
+    One call is one short transaction; call it until it returns nothing.
+    """
+    with writing(connection):
+        old = connection.execute(
+            "SELECT id FROM prompts WHERE last_used < ? ORDER BY last_used LIMIT ?", (stamp(before), BATCH)
+        ).fetchall()
+        for (prompt,) in old:
+            texts = connection.execute(
+                "SELECT DISTINCT section_id FROM prompt_pieces WHERE prompt_id = ?", (prompt,)
+            ).fetchall()
+            connection.execute("DELETE FROM prompt_pieces WHERE prompt_id = ?", (prompt,))
+            connection.execute("DELETE FROM prompts WHERE id = ?", (prompt,))
+            connection.executemany(
+                "DELETE FROM sections WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM prompt_pieces WHERE section_id = ?1)",
+                texts,
+            )
+    return len(old)
+
+
+@contextmanager
+def writing(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold a transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a disk that is full has ended it already
+            connection.execute("ROLLBACK")
+        raise
+
+
+_OPEN: "weakref.WeakSet[Prompts]" = weakref.WeakSet()
+
+
+@atexit.register
+def close_all() -> None:
+    """Write what is left when the interpreter ends."""
+    for prompts in list(_OPEN):
+        prompts.close()
+
+
+def start_anew() -> None:
+    """In a process that was forked, forget the thread and what waits: they are the parent's."""
+    for prompts in list(_OPEN):
+        prompts.reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=start_anew)

@@ -1,0 +1,168 @@
+"""A sent prompt: its pieces, the hash it is known by, and how it is shown again."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from itertools import groupby
+from typing import Any
+
+from foreword.assembly import SCHEMA, Assembly
+from foreword.budget import FittedRun
+from foreword.frozen import frozen
+from foreword.render import Block
+from foreword.report import Row, draw_table, show_row
+from foreword.sources import Missing
+from foreword.words import Pace, Placement, Trust, Verdict
+
+TEXT, TOOLS, REPORT = "text", "tools", "report"
+REMEMBERED = 64  # blocks and runs whose hash is remembered: those of a session are the same objects in every turn
+
+
+@frozen(eq=True)
+class Piece:
+    """One text that a prompt is made of."""
+
+    kind: str
+    """`text` of a section, `tools` for a schema, `report` for rows of the table."""
+    block: int
+    name: str
+    tokens: int
+    text: str
+
+
+@frozen(eq=True)
+class Sent:
+    """A recorded prompt as its reader may see it."""
+
+    hash: str
+    facts: Mapping[str, Any]
+    pieces: tuple[Piece, ...]
+    clearance: Trust
+    """The reader's; rows of the table above it are not told."""
+    forgotten: bool = False
+    """Whether some of it was removed since, with a word in its place."""
+
+    @property
+    def text(self) -> str:
+        """The prompt, exactly as it was sent."""
+        return "".join(piece.text for piece in self.pieces if piece.kind == TEXT)
+
+    @property
+    def tools(self) -> tuple[Any, ...]:
+        """The tool schemas that travelled beside it."""
+        return tuple(json.loads(piece.text) for piece in self.pieces if piece.kind == TOOLS)
+
+    @property
+    def blocks(self) -> list[dict[str, Any]]:
+        """The blocks as they were sent, each with its cache mark."""
+        texts: dict[int, str] = {}
+        for piece in self.pieces:
+            if piece.kind == TEXT:
+                texts[piece.block] = texts.get(piece.block, "") + piece.text
+        return [{**block, "text": texts.get(at, "")} for at, block in enumerate(self.facts["blocks"])]
+
+    @property
+    def rows(self) -> list[Row]:
+        """What became of every slot that the reader may know of."""
+        rows = (read_row(row) for one in self.pieces if one.kind == REPORT for row in json.loads(one.text))
+        return [row for row in rows if row.trust <= self.clearance]
+
+    def explain(self) -> str:
+        """Explain the turn as the table that it had."""
+        clearance = self.facts["clearance"]
+        head = f"clearance: {clearance['level']}, because {clearance['reason']}"
+        return draw_table(head, self.rows, self.facts["summary"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the prompt in the schema of an assembly, with its hash."""
+        facts = {name: value for name, value in self.facts.items() if name not in ("blocks", "summary")}
+        shown = {"schema": SCHEMA, "hash": self.hash, "forgotten": self.forgotten, **facts, "text": self.text}
+        return {**shown, "sections": [show_row(row) for row in self.rows], "blocks": self.blocks}
+
+
+def identify(assembly: Assembly) -> str:
+    """Return the hash of what a turn sends and of how it came about, quickly: what is frozen is not read again."""
+    clearance, turn = assembly.clearance, assembly.turn
+    parts = [
+        assembly.terms.meter.facts.name,
+        assembly.plan.blueprint.name,
+        *(str(part) for part in (clearance.level, clearance.user, clearance.ceiling, clearance.reason, turn.agent)),
+        str(assembly.conversation),
+        *(tool.schema for tool in assembly.terms.tools.tools),
+        *(str(ttl) for ttl in assembly.marks),
+        *(digest_block(block) for block in assembly.prompt.blocks),
+        *(digest_run(run, clearance.level) for run in assembly.fit.runs),
+    ]
+    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@lru_cache(maxsize=REMEMBERED)
+def digest_block(block: Block) -> str:
+    """Return the hash of a block."""
+    spans = [(span.id, span.start, span.end, span.tokens) for span in block.spans]
+    return hash_text(f"{block.pace}\0{block.placement}\0{spans}\0{block.text}")
+
+
+@lru_cache(maxsize=REMEMBERED)
+def digest_run(run: FittedRun, level: Trust) -> str:
+    """Return the hash of what became of the slots of a run; what was withheld must not move what its reader sees."""
+    known = [one for one in run.items if (one.trust if isinstance(one, Missing) else one.item.trust) <= level]
+    return hash_text(repr([(one.verdict, one.reason, getattr(one, "wanted", 0)) for one in known]))
+
+
+def hash_text(text: str) -> str:
+    """Return the hash of a text."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def take_apart(assembly: Assembly) -> Iterator[Piece]:
+    """Take an assembly apart into the texts it is made of."""
+    for number, block in enumerate(assembly.prompt.blocks):
+        at = 0
+        for span in block.spans:
+            if span.start > at:
+                yield Piece(kind=TEXT, block=number, name="", tokens=0, text=block.text[at : span.start])
+            text = block.text[span.start : span.end]
+            yield Piece(kind=TEXT, block=number, name=span.id, tokens=span.tokens, text=text)
+            at = span.end
+        if at < len(block.text):
+            yield Piece(kind=TEXT, block=number, name="", tokens=0, text=block.text[at:])
+    for tool in assembly.terms.tools.tools:
+        yield Piece(kind=TOOLS, block=0, name=tool.name, tokens=0, text=tool.schema)
+    runs = groupby(assembly.rows(Trust.FULL), key=lambda row: (row.pace, row.placement))
+    for number, (_, rows) in enumerate(runs):
+        text = json.dumps([{**show_row(row), "cached": row.cached} for row in rows], ensure_ascii=False)
+        yield Piece(kind=REPORT, block=number, name="", tokens=0, text=text)
+
+
+def describe(assembly: Assembly) -> dict[str, Any]:
+    """Describe what the pieces do not say."""
+    whole = assembly.to_dict()
+    kept = {name: value for name, value in whole.items() if name not in ("schema", "text", "sections")}
+    blocks = [{name: value for name, value in block.items() if name != "text"} for block in whole["blocks"]]
+    return {**kept, "blocks": blocks, "summary": assembly.summary}
+
+
+def read_row(row: Mapping[str, Any]) -> Row:
+    """Read a row of the table again."""
+    return Row(
+        id=row["id"],
+        title=row["title"],
+        pace=Pace[row["pace"].upper()],
+        placement=Placement(row["placement"]),
+        trust=Trust[row["trust"].upper()],
+        verdict=Verdict(row["verdict"]),
+        reason=row["reason"],
+        tokens=row["tokens"],
+        wanted=row["wanted_tokens"],
+        source=row["source"],
+        sha256=row["sha256"],
+        span=read_span(row["span"]),
+        cached=row["cached"],
+    )
+
+
+def read_span(span: Sequence[int] | None) -> tuple[int, int] | None:
+    """Read the span of a row."""
+    return (span[0], span[1]) if span else None

@@ -1,0 +1,182 @@
+"""Live spans of OpenTelemetry with the names of its GenAI conventions, wherever somebody in this process listens."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from foreword.events.event import Context, EventType, Place, Usage
+from foreword.events.redact import REDACTED, announces_secret, redact
+from foreword.frozen import frozen
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context as OtelContext
+    from opentelemetry.trace import Span
+
+OPERATIONS = {
+    EventType.API_CALL: "chat",
+    EventType.TOOL_CALL: "execute_tool",
+    EventType.TURN_STARTED: "invoke_agent",
+    EventType.MEMORY_SEARCH: "retrieval",
+}
+KINDS = {
+    EventType.API_CALL: "CLIENT",
+    EventType.MESSAGE_RECEIVED: "CONSUMER",
+    EventType.MESSAGE_SENT: "PRODUCER",
+}
+# Where the conventions have another name for a provider than people write before a model's name.
+PROVIDERS = {
+    "google": "gcp.gemini",
+    "google-gla": "gcp.gemini",
+    "google-vertex": "gcp.vertex_ai",
+    "gemini": "gcp.gemini",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "grok": "x_ai",
+    "mistral": "mistral_ai",
+}
+WORD = "foreword."
+LONGEST = 2_000  # characters of one text
+
+
+@frozen
+class Opening:
+    """What a span begins with."""
+
+    kind: EventType
+    said: Mapping[str, Any]
+    context: Context
+    time: datetime
+
+
+class LiveSpan:
+    """One span that somebody listens to."""
+
+    def __init__(self, span: "Span") -> None:
+        from opentelemetry import context, trace
+
+        self._span = span
+        self.inside: OtelContext = trace.set_span_in_context(span)
+        self._token: Token[OtelContext] = context.attach(self.inside)
+        found = span.get_span_context()
+        self.place = Place(trace=trace.format_trace_id(found.trace_id), span=trace.format_span_id(found.span_id))
+
+    def add(self, kind: EventType, said: Mapping[str, Any], time: datetime) -> None:
+        """Add an instant to the span."""
+        self._span.add_event(str(kind), dict(describe(said)), count_nanoseconds(time))
+
+    def close(self, said: Mapping[str, Any], time: datetime) -> None:
+        """End the span with what is known by now."""
+        from opentelemetry import context
+        from opentelemetry.trace.status import Status, StatusCode
+
+        context.detach(self._token)
+        self._span.set_attributes(dict(describe(said)))
+        if error := said.get("error"):
+            self._span.set_status(Status(StatusCode.ERROR, redact(str(error), LONGEST)))
+            self._span.set_attribute("error.type", name_error(said))
+        self._span.end(count_nanoseconds(time))
+
+
+def open_span(opening: Opening, above: Place, parent: LiveSpan | None) -> LiveSpan | None:
+    """Open a span below another one, or below a place that was told earlier; None where nobody listens.
+
+    Nobody can listen unless they have imported OpenTelemetry, so that those who do not use it never load it.
+    """
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    with suppress(Exception):  # a turn goes on, whatever a collector's library thinks of its spans
+        inside = parent.inside if parent else go_on(above, trace)
+        span = trace.get_tracer("foreword").start_span(
+            name_span(opening),
+            context=inside,
+            kind=trace.SpanKind[KINDS.get(opening.kind, "INTERNAL")],
+            attributes=dict(introduce(opening)),
+            start_time=count_nanoseconds(opening.time),
+        )
+        if span.is_recording():
+            return LiveSpan(span)
+    return None
+
+
+def go_on(above: Place, trace: Any) -> "OtelContext | None":
+    """Go on from a place that was told earlier, perhaps by another process."""
+    if not above.span:
+        return None
+    known = trace.SpanContext(
+        int(above.trace, 16),
+        int(above.span, 16),
+        is_remote=True,
+        trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
+    )
+    found: OtelContext = trace.set_span_in_context(trace.NonRecordingSpan(known))
+    return found
+
+
+def name_span(opening: Opening) -> str:
+    """Name a span as the conventions do: the operation, and what it is done with."""
+    operation, said = OPERATIONS.get(opening.kind), opening.said
+    if operation is None:
+        return str(opening.kind)
+    subjects = {
+        EventType.API_CALL: said.get("model", "").rpartition(":")[2],
+        EventType.TOOL_CALL: said.get("name", ""),
+        EventType.TURN_STARTED: opening.context.agent,
+        EventType.MEMORY_SEARCH: "memory",
+    }
+    return f"{operation} {subjects[opening.kind]}".rstrip()
+
+
+def introduce(opening: Opening) -> Iterator[tuple[str, Any]]:
+    """Say what is known when a span opens."""
+    context = opening.context
+    if operation := OPERATIONS.get(opening.kind):
+        yield "gen_ai.operation.name", operation
+    known = {
+        "gen_ai.conversation.id": context.session,
+        "gen_ai.agent.name": context.agent,
+        "user.id": context.user,
+        "foreword.channel": context.channel,
+        "foreword.room": context.room,
+        "foreword.schedule": context.schedule,
+        "foreword.trust": str(context.trust),
+    }
+    yield from ((name, value) for name, value in known.items() if value)
+    if opening.kind is EventType.TOOL_CALL and "name" in opening.said:
+        yield "gen_ai.tool.name", str(opening.said["name"])
+    yield from describe(opening.said)
+
+
+def describe(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Say what was told as attributes: plain values only, and texts without secrets."""
+    for name, value in said.items():
+        if isinstance(value, Usage):
+            yield "gen_ai.usage.input_tokens", value.tokens_in
+            yield "gen_ai.usage.output_tokens", value.tokens_out
+            yield "gen_ai.usage.cache_read.input_tokens", value.cache_read
+            yield "gen_ai.usage.cache_creation.input_tokens", value.cache_write
+        elif name == "model" and value:
+            provider, _, model = str(value).rpartition(":")
+            yield "gen_ai.request.model", model
+            if provider:
+                yield "gen_ai.provider.name", PROVIDERS.get(provider, provider)
+        elif isinstance(value, str):
+            yield WORD + name, REDACTED if announces_secret(name) else redact(value, LONGEST)
+        elif isinstance(value, bool | int | float):
+            yield WORD + name, value
+
+
+def name_error(said: Mapping[str, Any]) -> str:
+    """Name the kind of an error: the status of the provider, else the class of the exception, which comes first."""
+    return str(said.get("status") or str(said["error"]).partition(":")[0])
+
+
+def count_nanoseconds(time: datetime) -> int:
+    """Count the nanoseconds since 1970, without the noise of a float."""
+    return int(time.timestamp()) * 1_000_000_000 + time.microsecond * 1_000

@@ -1,0 +1,63 @@
+"""The readable tree: every event as a line on stderr, below the line of what it happened in."""
+
+import sys
+from collections import OrderedDict
+from contextlib import suppress
+from threading import Lock
+from typing import TextIO
+
+from foreword.events.event import Event
+from foreword.events.line import show_line
+from foreword.events.record import Record, read_record
+from foreword.events.row import make_row
+
+KNOWN = 4_096  # places whose depth is remembered
+HELD = 1_024  # lines that wait for the line above them
+
+
+class Tree:
+    """Writes events as the tree that they form; a line waits for the line above it, since most steps end last."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._depths: OrderedDict[str, int] = OrderedDict()
+        self._held: dict[str, list[Record]] = {}
+        self._lock = Lock()
+
+    def record(self, event: Event) -> None:
+        """Write an event, and what waited for it; secrets are redacted as they are in the log."""
+        record = read_record((0, *make_row(event).values))
+        with self._lock:
+            if record.parent and record.parent not in self._depths:
+                self._held.setdefault(record.parent, []).append(record)
+                if sum(map(len, self._held.values())) > HELD:
+                    self._release()
+            else:
+                self._write(record)
+
+    def close(self) -> None:
+        """Write what still waits for a line that never came."""
+        with self._lock:
+            self._release()
+
+    def _release(self) -> None:
+        """Write everything that waits, at the depth of a beginning."""
+        while self._held:
+            for record in self._held.pop(self._find_top()):
+                self._write(record)
+
+    def _find_top(self) -> str:
+        """Find a missing place that stands below no line that waits itself."""
+        waiting = {record.span for records in self._held.values() for record in records}
+        return next((span for span in self._held if span not in waiting), next(iter(self._held)))
+
+    def _write(self, record: Record) -> None:
+        depth = self._depths.get(record.parent, -1) + 1
+        if record.span:
+            self._depths[record.span] = depth
+            if len(self._depths) > KNOWN:
+                self._depths.popitem(last=False)
+        with suppress(OSError, ValueError):  # a terminal that has gone ends no turn
+            print("  " * depth + show_line(record, turn=depth == 0), file=self._stream or sys.stderr, flush=True)
+        for below in sorted(self._held.pop(record.span, ()), key=lambda one: one.time):
+            self._write(below)

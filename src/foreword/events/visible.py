@@ -1,0 +1,20 @@
+"""Who may read a row: the one condition that every question about events carries in its SQL."""
+
+from typing import Any
+
+from foreword.events.event import Reader
+from foreword.words import Trust
+
+
+def visible(reader: Reader) -> tuple[str, list[Any]]:
+    """Return the condition under which a row is told to a reader, for a WHERE, and its parameters.
+
+    The table has the columns `trust`, `user_id` and `room`. A reader without a name has no rows of their own: what
+    belongs to nobody is stored as NULL, which equals nothing.
+    """
+    terms: list[tuple[str, Any]] = [("trust <= ?", int(reader.clearance))]
+    if reader.clearance is not Trust.FULL:
+        terms.append(("user_id = ?", reader.user))
+    if reader.room:
+        terms.append(("room = ?", reader.room))
+    return " AND ".join(term for term, _ in terms), [value for _, value in terms]

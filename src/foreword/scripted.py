@@ -1,0 +1,245 @@
+"""A loop whose model is a script: it fulfils the contract of `foreword.events.trace` as a real loop does.
+
+It retries what a provider refuses after 1, 2 and 4 seconds, queues what still fails, and delivers it later under the
+same turn. Nothing waits: its clock is moved instead.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from foreword.assembly import Assembly
+from foreword.events.budget import Grant, Purse
+from foreword.events.cost import Call, foresee, price_call, split
+from foreword.events.event import Context, EventType, Level, Place, Recorder, Usage
+from foreword.events.prompts import Prompts
+from foreword.events.trace import Step, Teller, Timepiece, Trace
+from foreword.frozen import frozen
+from foreword.prices import measure_prefix
+from foreword.turn import Turn
+from foreword.workspace import Workspace
+
+WAITS = (1, 2, 4)  # seconds before each further try
+BUSY = timedelta(minutes=5)  # in which the turns of a session are counted when one fails
+MAX_TOKENS = 1_024
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@frozen(eq=True)
+class Reply:
+    """What the model answers: a text, or calls of tools and then the next line of the script."""
+
+    text: str = ""
+    usage: Usage = Usage(tokens_in=100, tokens_out=10)
+    seconds: float = 1.0
+    tools: tuple[str, ...] = ()
+
+
+class Refusal(Exception):
+    """The provider refuses, with a status such as 429."""
+
+    def __init__(self, status_code: int, message: str) -> None:
+        super().__init__(f"{status_code} {message}")
+        self.status_code = status_code
+
+
+class OverBudget(Exception):
+    """A budget refuses the call; the person is told what concerns them."""
+
+    def __init__(self, grant: Grant) -> None:
+        super().__init__(grant.reason)
+        self.told = grant.told
+
+
+class MovedClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        """Return the moment that it shows."""
+        return self.now
+
+    def move(self, seconds: float) -> None:
+        """Move it on."""
+        self.now += timedelta(seconds=seconds)
+
+    @property
+    def timepiece(self) -> Timepiece:
+        """The clock as a trace takes it."""
+        return Timepiece(now=self, elapsed=self.count_seconds)
+
+    def count_seconds(self) -> float:
+        """Count the seconds since a moment long ago."""
+        return (self.now - LONG_AGO).total_seconds()
+
+
+@frozen
+class Listeners:
+    """Where a loop's telling goes; prompts and budgets are optional."""
+
+    recorder: Recorder
+    prompts: Prompts | None = None
+    purse: Purse | None = None
+
+
+@frozen
+class Waiting:
+    """A message that could not be answered yet, and the place in its turn from which it goes on."""
+
+    turn: Turn
+    place: Place
+    context: Context
+
+
+class ScriptedLoop:
+    """Runs turns of a workspace with a model that follows a script."""
+
+    def __init__(self, workspace: Workspace, listeners: Listeners, clock: MovedClock) -> None:
+        self.queue: list[Waiting] = []
+        """What waits to be delivered."""
+        self.sent: list[str] = []
+        """The replies that went out."""
+        self._workspace = workspace
+        self._listeners = listeners
+        self._clock = clock
+        self._script: list[Reply | Refusal] = []
+        self._recent: list[datetime] = []
+        self._sessions: set[str] = set()
+
+    def receive(self, turn: Turn, script: Iterable[Reply | Refusal]) -> Trace:
+        """Answer a message by a script; return its trace, whatever came of it."""
+        self._script = list(script)
+        assembly = self._workspace.assemble(turn)
+        context = make_context(assembly)
+        trace = Trace(self._listeners.recorder, context, self._clock.timepiece)
+        with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
+            self._greet(received, assembly)
+            if not self._answer(received, assembly, attempt=1):
+                self.queue.append(Waiting(turn=turn, place=received.place, context=context))
+        return trace
+
+    def deliver(self, script: Iterable[Reply | Refusal]) -> None:
+        """Try what waits once more, each as a part of the turn that it belongs to."""
+        self._script = list(script)
+        waiting, self.queue = self.queue, []
+        for one in waiting:
+            trace = Trace(self._listeners.recorder, one.context, self._clock.timepiece, goes_on=one.place)
+            if not self._answer(trace, self._workspace.assemble(one.turn), attempt=2):
+                self.queue.append(one)
+
+    def _greet(self, received: Step, assembly: Assembly) -> None:
+        clearance = assembly.clearance
+        received.tell(
+            EventType.TRUST_RESOLVED,
+            user=str(clearance.user),
+            situation=assembly.turn.situation,
+            ceiling=str(clearance.ceiling),
+            effective=str(clearance.level),
+        )
+        if assembly.turn.session not in self._sessions:
+            self._sessions.add(assembly.turn.session)
+            received.tell(EventType.SESSION_CREATED)
+
+    def _answer(self, place: Teller, assembly: Assembly, attempt: int) -> bool:
+        """Run one attempt at a turn, and say whether its reply went out."""
+        key = self._listeners.prompts.keep(assembly) if self._listeners.prompts else ""
+        place.tell(
+            EventType.PROMPT_BUILT,
+            prompt_hash=key,
+            layers=len(assembly.prompt.blocks),
+            tokens=assembly.used,
+            cached_tokens=measure_prefix(assembly),
+        )
+        self._recent = [moment for moment in self._recent if moment > self._clock() - BUSY]
+        try:
+            with place.step(EventType.TURN_STARTED, model=assembly.turn.model, attempt=attempt) as turn:
+                reply = self._work(turn, assembly, key)
+        except Refusal:
+            return False
+        except OverBudget as error:
+            reply = error.told
+        with place.step(EventType.MESSAGE_SENT, length=len(reply), attempt=attempt):
+            self.sent.append(reply)
+        return True
+
+    def _work(self, turn: Step, assembly: Assembly, key: str) -> str:
+        """Answer, or say what becomes of the message."""
+        try:
+            return self._converse(turn, assembly, key)
+        except Refusal:
+            busy = {"turns_before": len(self._recent), "minutes_before": BUSY.seconds // 60}
+            turn.note(outcome="queued", calls_refused=len(WAITS) + 1, **busy)
+            raise
+        except OverBudget:
+            turn.note(outcome="refused")
+            raise
+        finally:
+            self._recent.append(self._clock())
+
+    def _converse(self, turn: Step, assembly: Assembly, key: str) -> str:
+        """Call the model until it answers without a tool."""
+        while True:
+            reply = self._persist(turn, assembly, key)
+            for name in reply.tools:
+                with turn.step(EventType.TOOL_CALL, name=name) as call:
+                    self._clock.move(0.1)
+                    call.note(status="ok")
+            if not reply.tools:
+                return reply.text
+
+    def _persist(self, turn: Step, assembly: Assembly, key: str) -> Reply:
+        """Call the model, and again after each wait if the provider refuses."""
+        for number, wait in enumerate((*WAITS, None), 1):
+            retry = {"retry_in_s": wait} if wait is not None else {"retry": "none left"}
+            try:
+                with turn.step(EventType.API_CALL, model=assembly.turn.model, prompt_hash=key, attempt=number) as call:
+                    return self._call(call, assembly, retry, turn.trace)
+            except Refusal:
+                if wait is None:
+                    raise
+                self._clock.move(wait)
+        raise AssertionError("the last try returns or raises")
+
+    def _call(self, call: Step, assembly: Assembly, retry: Mapping[str, Any], trace: Trace) -> Reply:
+        """Make one call: reserve, ask, settle, and tell what it used."""
+        models = self._workspace.config.models
+        purse = self._listeners.purse
+        grant = Grant(allowed=True)
+        if purse:
+            grant = purse.reserve(trace.context, trace.id, foresee(assembly, models, MAX_TOKENS))
+            if not grant.allowed:
+                raise OverBudget(grant)
+        line = self._script.pop(0)
+        if isinstance(line, Refusal):
+            self._clock.move(0.2)
+            call.note(**retry)
+            if purse:
+                purse.release(grant)
+            raise line
+        self._clock.move(line.seconds)
+        done = Call(model=assembly.turn.model, usage=line.usage, time=self._clock())
+        cost = price_call(done, models)
+        if purse:
+            purse.settle(grant, cost.usd)
+        shares = [share.row for share in split(assembly, done, cost)]
+        call.note(usage=line.usage, cost_usd=cost.usd, sections=shares)
+        if cost.usd is None:
+            call.note(unpriced=cost.reason)
+        if grant.warnings:
+            call.note(level=Level.WARN, budget="; ".join(grant.warnings))
+        return line
+
+
+def make_context(assembly: Assembly) -> Context:
+    """Say whom the events of a turn belong to."""
+    turn = assembly.turn
+    return Context(
+        trust=assembly.clearance.level,
+        session=turn.session,
+        agent=turn.agent,
+        user=turn.user,
+        channel=turn.channel,
+        room=turn.room,
+    )

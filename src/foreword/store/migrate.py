@@ -1,0 +1,52 @@
+"""Migrations: how a file that an older Foreword made becomes one of today. Only this needs Alembic."""
+
+import os
+import sqlite3
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine
+from sqlalchemy.pool import StaticPool
+
+HOME = os.path.dirname(os.path.abspath(__file__))
+SCHEMA = os.path.join(HOME, "schema.sql")
+
+
+def upgrade(connection: sqlite3.Connection, revision: str = "head") -> None:
+    """Bring a database to a revision, all of it or nothing; the connection must commit by hand alone."""
+    engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
+    config = Config()
+    config.set_main_option("script_location", os.path.join(HOME, "migrations"))
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        with engine.connect() as wrapped:
+            config.attributes["connection"] = wrapped
+            command.upgrade(config, revision)
+            wrapped.commit()
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def render() -> str:
+    """Render the schema that all migrations together make, as the text that a fresh file is made from."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    upgrade(connection)
+    (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    texts = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
+    connection.close()
+    tables = [f"{clean(sql)};" for sql in texts]
+    return "\n".join([f"-- revision {revision}, written by python -m foreword.store.migrate", *tables]) + (
+        f"\nINSERT INTO alembic_version (version_num) VALUES ('{revision}');\n"
+    )
+
+
+def clean(sql: str) -> str:
+    """Take the spaces from the ends of lines, and tabs."""
+    return "\n".join(line.rstrip().replace("\t", "  ") for line in sql.strip().splitlines())
+
+
+if __name__ == "__main__":
+    with open(SCHEMA, "w", encoding="utf-8") as file:
+        file.write(render())

@@ -1,0 +1,25 @@
+"""Claims about the rows that the event log is measured with."""
+
+from bench.event_rows import DAYS, fill
+from bench.events import OWNER, list_questions
+
+from foreword.events.tally import By
+from foreword.events.totals import sum_by
+
+
+def test_rows_and_sums(tmp_path):
+    """The month has the rows that were asked for, every index, and the sums that the rows add up to."""
+    connection = fill(str(tmp_path), 12 * 10 * DAYS)
+    assert connection.execute("SELECT count(*) FROM events").fetchone() == (12 * 10 * DAYS,)
+    indexes = connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE 'idx_events_%'").fetchone()
+    assert indexes == (8,)
+    calls, tokens = connection.execute(
+        "SELECT count(*), sum(tokens_in) FROM events WHERE event_type = 'api_call'"
+    ).fetchone()
+    for by in (By.ALL, By.DAY, By.SESSION, By.USER, By.AGENT, By.CHANNEL, By.MODEL):
+        totals = sum_by(connection, OWNER, by)
+        assert sum(total.calls for total in totals) == calls
+        assert sum(total.tokens_in for total in totals) == tokens
+    for ask in list_questions(connection).values():
+        ask(0)
+    connection.close()

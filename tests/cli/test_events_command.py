@@ -1,0 +1,236 @@
+"""Claims about `foreword status`, `logs`, `trace` and `cost`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from event_rows import make_event, tell
+from foreword.events.event import EventType, Level, Place, Usage
+from foreword.words import Trust
+
+RUN = [sys.executable, "-c", "import sys; from foreword.cli import main; sys.exit(main())"]
+TRACE = "3f2a9c01" + "0" * 24
+
+
+def ago(minutes: float) -> dict[str, datetime]:
+    """The time of an event, some minutes before now."""
+    return {"time": datetime.now(UTC) - timedelta(minutes=minutes)}
+
+
+@pytest.fixture
+def state(folder) -> str:
+    """The folder of the log."""
+    return str(folder / ".foreword")
+
+
+@pytest.fixture
+def told(state):
+    """A turn of alice's that failed once, and something of bob's."""
+    usage = Usage(tokens_in=1_200, tokens_out=30, cache_read=1_000)
+    turn = {"session": "s1", "channel": "signal"}
+    tell(
+        state,
+        make_event(EventType.MESSAGE_RECEIVED, **ago(5), **turn, place=Place(trace=TRACE, span="a")),
+        make_event(EventType.TURN_STARTED, **ago(4), **turn, place=Place(trace=TRACE, span="b", parent="a")),
+        make_event(
+            EventType.API_ERROR, level=Level.ERROR, error="429 rate limit", model="m-1", duration_ms=120,
+            **ago(3), **turn, place=Place(trace=TRACE, span="c", parent="b"), facts={"attempt": 1},
+        ),
+        make_event(
+            EventType.API_CALL, usage=usage, cost_usd=0.0123, model="m-1",
+            **ago(2), **turn, place=Place(trace=TRACE, span="d", parent="b"),
+        ),
+        make_event(EventType.TOOL_CALL, **ago(1), user="bob", channel="web", facts={"name": "bash"}),
+        make_event(EventType.TOOL_CALL, **ago(1), user="bob", trust=Trust.FULL, facts={"name": "vault"}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["status", "logs", "trace 3f2a9c", "cost"])
+def test_before_anything_happened(say, folder, line):
+    """Before there is a log the answer says so, and none is made."""
+    answer = say(*line.split())
+    assert (answer.code, answer.err) == (0, "")
+    assert "recorded" in answer.out or "no such turn" in answer.out
+    assert not (folder / ".foreword" / "events.sqlite").exists()
+    assert say(*line.split(), "--json").code == 0
+
+
+@pytest.mark.usefixtures("told")
+def test_logs(say, monkeypatch):
+    """The events are a table, the newest last, with what else is known behind each."""
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = say("logs", "--user", "alice").out.splitlines()
+    assert lines[0].split() == ["time", "level", "event", "user", "channel", "turn", "what"]
+    assert [line.split()[3] for line in lines[1:]] == ["message_received", "turn_started", "api_error", "api_call"]
+    assert lines[3].endswith('duration=120ms model=m-1 error="429 rate limit" attempt=1 session=s1')
+    assert "3f2a9c01" in lines[1]
+
+
+@pytest.mark.usefixtures("told")
+def test_logs_json(say):
+    """As JSON each event has every column."""
+    (event,) = say("logs", "--level", "error", "--since", "1h", "--json").json
+    assert (event["event_type"], event["error"], event["metadata"]) == ("api_error", "429 rate limit", {"attempt": 1})
+    assert (event["trace_id"], event["user_id"], event["cost_usd"]) == (TRACE, "alice", None)
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("", 6),
+        ("--session s1", 4),
+        ("--level warn", 1),
+        ("--event-type tool_call", 2),
+        ("--user bob", 2),
+        ("--channel signal", 4),
+        ("--since 150s", 3),
+        ("--until 150s", 3),
+        ("--limit 2", 2),
+        ("--limit 1000000000", 6),
+        ("--reader bob", 1),
+        ("--reader bob --user alice", 0),
+        ("--reader mallory", 0),
+        ("--room family", 0),
+    ],
+)
+def test_filters(say, line, count):
+    """Each filter means what it says, and each reader sees what is theirs."""
+    assert len(say("logs", "--json", *line.split()).json) == count
+
+
+@pytest.mark.usefixtures("told")
+def test_more(say):
+    """Where older events fit as well, that is said, and so is a limit that is too high."""
+    assert "older ones fit, too: --until 20" in say("logs", "--limit", "2").out
+    assert "1,000 events at most" in say("logs", "--limit", "5000").err
+
+
+@pytest.mark.usefixtures("told")
+def test_trace(say, monkeypatch):
+    """A turn is a tree with its figures in columns and a line that sums it up."""
+    monkeypatch.setenv("COLUMNS", "200")
+    head, *lines = say("trace", "3f2a9c").out.splitlines()
+    assert head.split() == ["at", "took", "in", "out", "cost", "what"]
+    assert lines[0].endswith(" [channel] message_received")
+    assert lines[1].endswith("   [agent] turn_started")
+    assert "120ms" in lines[2]
+    assert lines[2].endswith('     error [provider] api_error model=m-1 error="429 rate limit" attempt=1')
+    assert lines[3].split()[1:] == ["1,200", "30", "$0.0123", "[provider]", "api_call", "model=m-1"]
+    assert lines[-1].startswith(f" turn {TRACE} · user alice · channel signal · session s1 · ")
+    assert lines[-1].endswith("1 call · 1,200 tokens in, 30 out · cost $0.0123 · 1 error")
+    assert [row["depth"] for row in say("trace", TRACE, "--json").json] == [0, 1, 2, 2]
+    assert say("trace", TRACE, "--reader", "bob").out == "there is no such turn\n"
+
+
+@pytest.mark.usefixtures("told")
+def test_cost(say, monkeypatch):
+    """The document's three questions are answered, and each sum has a bar."""
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = say("cost", "--since", "1h").out.splitlines()
+    assert lines[0].endswith("$0.0123, 1 turn, 1 call, 1,200 tokens in (1,000 cached), 30 out")
+    assert lines[1:3] == ["on average $0.0123 a turn", "most tokens: session s1 with 1,230"]
+    assert lines[4].split() == ["day", "cost", "turns", "calls", "unpriced", "in", "cached", "out"]
+    assert lines[5].split()[1:] == ["$0.0123", "1", "1", "0", "1,200", "1,000", "30", "█" * 20]
+    for kind in ("session", "user", "agent", "channel", "section", "model"):
+        answer = say("cost", "--since", "1h", "--by", kind, "--json").json
+        assert (answer["by"], answer["whole"]["cost_usd"], answer["usd_per_turn"]) == (kind, 0.0123, 0.0123)
+        assert answer["most_tokens"]["name"] == "s1"
+    assert say("cost", "--reader", "bob", "--json").json["whole"]["cost_usd"] is None
+
+
+@pytest.mark.usefixtures("told")
+def test_status(say):
+    """The status has channels, sessions, memory and errors, as tables and as JSON."""
+    out = say("status").out
+    assert [word in out for word in ("signal", "s1", "private", "429 rate limit")] == [True] * 4
+    status = say("status", "--json").json
+    assert [channel["name"] for channel in status["channels"]] == ["signal"]
+    assert [store["store"] for store in status["memory"]] == ["private", "shared", "social"]
+    assert (status["sessions"], len(status["errors"])) == (1, 1)
+    mine = say("status", "--reader", "bob", "--json").json
+    assert (mine["channels"], mine["sessions"], mine["errors"]) == ([], 0, [])
+    assert [store["store"] for store in mine["memory"]] == ["social"]
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("logs --level eror", "did you mean 'error'?"),
+        ("logs --event-type api_eror", "did you mean 'api_error'?"),
+        ("logs --since tomorrow", "write 30m, 12h, 7d, today"),
+        ("logs --until 2026-02-30", "is no time"),
+        ("logs --since 1h --until 2h", "is not before"),
+        ("logs --limit 0", "whole number from 1"),
+        ("logs --limit many", "invalid int value"),
+        ("logs --follow --until today", "takes no --until"),
+        ("trace xyz", "first 6 digits"),
+        ("trace", "required: TURN"),
+        ("cost --by moon", "unknown value 'moon'"),
+        ("cost --since never", "is no time"),
+    ],
+)
+def test_bad_input(say, line, hint):
+    """What makes no sense is refused with code 2 and what is accepted."""
+    answer = say(*line.split())
+    assert (answer.code, answer.out) == (2, "")
+    assert hint in answer.err
+
+
+@pytest.mark.parametrize("line", ["logs", "status", "cost", "trace 3f2a9c"])
+def test_a_damaged_log(say, state, line):
+    """A damaged log is put aside, with a warning that says where it is, and a new one is begun."""
+    tell(state, make_event(**ago(1)))
+    (Path(state) / "events.sqlite").write_bytes(b"nonsense" * 4_000)
+    answer = say(*line.split())
+    assert answer.code == 0
+    assert "damaged" in answer.err
+    assert [*Path(state).glob("events.sqlite.damaged-*")]
+    assert say(*line.split()).err == ""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_follow(folder, state, as_json):
+    """What is written while one watches appears, each event on a line, until one interrupts."""
+    tell(state, make_event(EventType.TOOL_CALL, **ago(9), facts={"n": 1}))
+    line = [*RUN, "-w", str(folder), "logs", "--follow", "--event-type", "tool_call", *(["--json"] if as_json else [])]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as process:
+        first = process.stdout.readline()
+        tell(state, make_event(EventType.TOOL_CALL, **ago(0), facts={"n": 2}), make_event(**ago(0)))
+        second = process.stdout.readline()
+        tell(state, make_event(EventType.TOOL_CALL, **ago(60), facts={"n": 3}))
+        third = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read() == ""
+    if as_json:
+        assert [json.loads(each)["metadata"]["n"] for each in (first, second, third)] == [1, 2, 3]
+    else:
+        assert ["n=1" in first, "n=2" in second, "n=3" in third] == [True] * 3
+
+
+def test_follow_begins_before_the_log(folder, state):
+    """One can watch before anything was ever recorded."""
+    line = [*RUN, "-w", str(folder), "logs", "--follow"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        time.sleep(1)
+        tell(state, make_event(EventType.TOOL_CALL, **ago(0), facts={"n": 2}))
+        assert "n=2" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+@pytest.mark.usefixtures("told")
+def test_start():
+    """Asking the log imports neither SQLAlchemy nor Alembic nor OpenTelemetry."""
+    heavy = "{'sqlalchemy', 'alembic', 'opentelemetry'} & {name.partition('.')[0] for name in sys.modules}"
+    code = f"import sys; from foreword.cli import main; sys.exit(main(sys.argv[1:]) or len({heavy}))"
+    for line in (["logs"], ["cost"], ["trace", TRACE], ["status"]):
+        assert subprocess.run([sys.executable, "-c", code, *line], check=False, capture_output=True).returncode == 0

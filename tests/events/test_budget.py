@@ -1,0 +1,233 @@
+"""Claims about budgets: reserved before a call, settled after it, seen by every process."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from night import CONFIG, USAGE, make_night, make_turn
+
+from foreword.config import load
+from foreword.errors import ConfigError
+from foreword.events.budget import Purse
+from foreword.events.cost import Cost
+from foreword.events.event import Context, Level
+from foreword.testing import Heard, Listeners, MovedClock, Reply
+from foreword.words import Trust
+
+ALICE = Context(trust=Trust.FULL, user="alice", agent="reid", channel="signal", schedule="morning")
+BOB = replace(ALICE, user="bob", trust=Trust.FAMILIAR)
+START = datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+def make_purse(folder, budgets, clock=None, zone="UTC"):
+    """Make the purse of a configuration."""
+    config = load(CONFIG.replace("timezone: UTC", f"timezone: {zone}") + f"budgets: {budgets}\n")
+    return Purse(str(folder), config, clock or MovedClock(START))
+
+
+def usd(amount):
+    return Cost(usd=amount)
+
+
+def spend(purse, amount, context=ALICE, turn="t1"):
+    """Make a call that costs what was reserved."""
+    grant = purse.reserve(context, turn, usd(amount))
+    if grant.allowed:
+        purse.settle(grant, amount)
+    return grant
+
+
+def test_no_limits(tmp_path):
+    """Without limits nothing is read, written or made."""
+    purse = make_purse(tmp_path, "{}")
+    assert spend(purse, 1e9).allowed
+    assert os.listdir(tmp_path) == []
+
+
+def test_refusal(tmp_path):
+    """At 100 % a call is refused with the arithmetic, to the cent, and with when the budget begins anew."""
+    purse = make_purse(tmp_path, "{daily_usd: 5}")
+    assert spend(purse, 4.5).allowed
+    held = purse.reserve(ALICE, "t2", usd(0.25))
+    refused = purse.reserve(ALICE, "t3", usd(0.5))
+    assert not refused.allowed
+    assert refused.reason == (
+        "the daily budget is $5.0000, and $4.5000 spent + $0.2500 reserved by calls under way + $0.5000 for this call"
+        " at most = $5.2500; it begins anew with 2026-11-17"
+    )
+    purse.release(held)
+    assert purse.reserve(ALICE, "t3", usd(0.5)).allowed, "exactly the limit is within it"
+
+
+def test_warning_once(tmp_path):
+    """At 80 % there is one warning in a period, with the sum."""
+    purse = make_purse(tmp_path, "{daily_usd: 10}")
+    warnings = [spend(purse, amount).warnings for amount in (7.9, 0.1, 0.5)]
+    assert warnings == [(), ("the daily budget is used to 80 %: $8.0000 of $10.0000",), ()]
+
+
+@pytest.mark.parametrize(
+    ("scope", "other"),
+    [
+        ("agents: {reid: ", replace(ALICE, agent="sol")),
+        ("users: {alice: ", BOB),
+        ("channels: {signal: ", replace(ALICE, channel="web")),
+        ("schedules: {morning: ", replace(ALICE, schedule="")),
+    ],
+)
+@pytest.mark.parametrize("period", ["daily_usd", "monthly_usd", "per_turn_usd"])
+def test_scopes(tmp_path, scope, other, period):
+    """Every agent, user, channel and schedule may have each limit, and nobody else comes under it."""
+    purse = make_purse(tmp_path, f"{{{scope}{{{period}: 1}}}}}}")
+    assert spend(purse, 0.9).allowed
+    refused = spend(purse, 0.2)
+    assert not refused.allowed
+    assert scope.rstrip(": {").replace("s: {", " ") in refused.reason
+    assert spend(purse, 0.2, other).allowed
+
+
+def test_a_turn(tmp_path):
+    """The limit of a turn counts all of its calls, and the next turn begins anew."""
+    purse = make_purse(tmp_path, "{per_turn_usd: 0.5}")
+    assert [spend(purse, 0.3, turn=turn).allowed for turn in ("t1", "t1", "t2")] == [True, False, True]
+
+
+def test_periods_follow_the_owner(tmp_path):
+    """A day and a month begin when they begin for the owner."""
+    clock = MovedClock(datetime(2026, 11, 30, 22, 59, tzinfo=UTC))
+    purse = make_purse(tmp_path, "{daily_usd: 1, monthly_usd: 1.5}", clock, "Europe/Paris")
+    assert spend(purse, 1).allowed
+    assert "begins anew with 2026-12-01" in spend(purse, 0.6).reason
+    clock.move(120)
+    assert spend(purse, 0.6).allowed
+
+
+def test_settled_where_it_was_reserved(tmp_path):
+    """A call over midnight counts for the day in which it was made."""
+    clock = MovedClock(datetime(2026, 11, 16, 23, 59, tzinfo=UTC))
+    purse = make_purse(tmp_path, "{daily_usd: 1}", clock)
+    grant = purse.reserve(ALICE, "t", usd(0.9))
+    clock.move(300)
+    purse.settle(grant, 0.9)
+    assert spend(purse, 0.9).allowed
+
+
+def test_settling(tmp_path):
+    """What counts is what a call cost; where nobody knows that, what was reserved for it."""
+    purse = make_purse(tmp_path, "{daily_usd: 1}")
+    purse.settle(purse.reserve(ALICE, "t", usd(0.9)), 0.1)
+    purse.settle(purse.reserve(ALICE, "t", usd(0.8)), None)
+    assert "$0.9000 spent" in purse.reserve(ALICE, "t", usd(0.2)).reason
+
+
+def test_what_the_dead_reserved(tmp_path):
+    """What a process reserved before it died counts for a day, and no longer."""
+    clock = MovedClock(START)
+    make_purse(tmp_path, "{monthly_usd: 1}", clock).reserve(ALICE, "t", usd(0.9))
+    purse = make_purse(tmp_path, "{monthly_usd: 1}", clock)
+    assert "reserved by calls under way" in purse.reserve(ALICE, "t", usd(0.2)).reason
+    clock.now += timedelta(days=1)
+    assert purse.reserve(ALICE, "t", usd(0.2)).allowed
+
+
+def test_no_price(tmp_path):
+    """A call that nobody can price is made, and it is said that no budget holds it."""
+    grant = make_purse(tmp_path, "{daily_usd: 1}").reserve(ALICE, "t", Cost(usd=None, reason="no price is known"))
+    assert grant.allowed
+    assert grant.warnings == ("no budget holds this call: no price is known",)
+
+
+def test_others_sums_are_not_told(tmp_path):
+    """Whoever is refused hears their own sums, and no others."""
+    purse = make_purse(tmp_path, "{daily_usd: 5, users: {bob: {daily_usd: 1}}}")
+    spend(purse, 4.75)
+    assert purse.reserve(BOB, "t", usd(0.5)).told == "the daily budget is used up; it begins anew with 2026-11-17"
+    assert (
+        "$0.0000 spent + $2.0000 for this call"
+        in make_purse(tmp_path, "{users: {bob: {daily_usd: 1}}}").reserve(BOB, "t", usd(2)).told
+    )
+
+
+def test_a_locked_database(tmp_path):
+    """Where the budgets cannot be looked at, the call is made and said so, and it is counted once they can."""
+    purse = make_purse(tmp_path, "{daily_usd: 1}")
+    spend(purse, 0.1)
+    blocker = make_purse(tmp_path, "{daily_usd: 1}")._connect()
+    blocker.execute("BEGIN IMMEDIATE")
+    grant = purse.reserve(ALICE, "t", usd(0.5))
+    assert grant.allowed
+    assert "cannot be looked at" in grant.warnings[0]
+    purse.settle(grant, 0.5)
+    blocker.execute("ROLLBACK")
+    assert "$0.6000 spent" in purse.reserve(ALICE, "t", usd(0.5)).reason
+
+
+def test_a_file_that_was_replaced(tmp_path):
+    """When the file is put aside, the next call goes to the one that took its place."""
+    purse = make_purse(tmp_path, "{daily_usd: 1}")
+    spend(purse, 0.9)
+    for name in os.listdir(tmp_path):
+        os.rename(tmp_path / name, tmp_path / f"aside-{name}")
+    assert spend(purse, 0.9).allowed
+    assert not make_purse(tmp_path, "{daily_usd: 1}").reserve(ALICE, "t", usd(0.2)).allowed
+
+
+RACE = """\
+import json, sys
+from datetime import UTC, datetime
+from foreword.config import load
+from foreword.events.budget import Purse
+from foreword.events.cost import Cost
+from foreword.events.event import Context
+config = load("owner: a\\nusers: {a: {}}\\nbudgets: {daily_usd: 1}\\n")
+purse = Purse(sys.argv[1], config, lambda: datetime(2026, 11, 16, tzinfo=UTC))
+grants = [purse.reserve(Context(), "t", Cost(usd=0.1)) for _ in range(20)]
+for grant in grants[::2]:
+    if grant.allowed: purse.settle(grant, 0.1)
+print(json.dumps([grant.allowed for grant in grants]))
+"""
+
+
+def test_processes_share_a_budget(tmp_path):
+    """However many processes reserve at once, together they never get more than there is."""
+    make_purse(tmp_path, "{daily_usd: 1}")._connect()
+    racers = [subprocess.Popen([sys.executable, "-c", RACE, str(tmp_path)], stdout=subprocess.PIPE) for _ in range(4)]
+    allowed = [sum(json.loads(racer.communicate(timeout=60)[0])) for racer in racers]
+    assert sum(allowed) == 10
+
+
+def test_a_loop_within_its_budget(tmp_path):
+    """A loop is warned in the row of its call, then refused in an error row, and the person is told."""
+    purse_of = f"{CONFIG}budgets: {{daily_usd: 0.07}}\n"
+    heard = Heard()
+    loop, clock = make_night(tmp_path, Listeners(recorder=heard), purse_of)
+    loop._listeners = Listeners(recorder=heard, purse=Purse(str(tmp_path / "state"), load(purse_of), clock))
+    for _ in range(6):
+        loop.receive(make_turn(), [Reply(text="Yes.", usage=USAGE)])
+    warned = [event for event in heard.events if event.level is Level.WARN]
+    refused = [event for event in heard.events if event.type.value == "api_error"]
+    assert "the daily budget is used to" in warned[0].facts["budget"]
+    assert "for this call at most = " in refused[0].error
+    assert "the daily budget is used up" in loop.sent[-1]
+
+
+@pytest.mark.parametrize(
+    ("budgets", "fault"),
+    [
+        ("{daily_usd: -1}", "budgets.daily_usd must not be below 0"),
+        ("{users: {bob: {per_turn_usd: -0.5}}}", "budgets.users.bob.per_turn_usd must not be below 0"),
+        ("{users: {bobb: {daily_usd: 1}}}", "did you mean 'bob'"),
+        ("{agents: {rei: {daily_usd: 1}}}", "did you mean 'reid'"),
+        ("{weekly_usd: 1}", "budgets.weekly_usd is not a known key"),
+        ("{daily_usd: lots}", "budgets.daily_usd must be"),
+    ],
+)
+def test_faults(budgets, fault):
+    """A budget that cannot be is a fault with its line."""
+    with pytest.raises(ConfigError, match=r"foreword\.yaml:6") as caught:
+        load(f"{CONFIG}budgets: {budgets}\n")
+    assert fault in str(caught.value)

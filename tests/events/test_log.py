@@ -1,0 +1,228 @@
+"""Claims about the log as a recorder."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from foreword.events.event import Context, Event, EventType, Level, Place, Usage
+from foreword.events.log import Bounds, EventLog
+from foreword.store.open import FILE
+from foreword.words import Trust
+
+NOW = datetime(2026, 11, 16, 2, 47, 3, 123456, tzinfo=UTC)
+QUICK = Bounds(patience=0.2, pause=0.05, closing=1.0, acknowledge=0.3)
+
+
+def tell(number: int = 0, level: Level = Level.INFO, **more) -> Event:
+    """An event with a number among its facts."""
+    return Event(type=EventType.TOOL_CALL, time=NOW, level=level, facts={"number": number}, **more)
+
+
+def ask(folder, query: str, *values):
+    """Ask the file itself."""
+    connection = sqlite3.connect(os.path.join(folder, FILE))
+    rows = connection.execute(query, values).fetchall()
+    connection.close()
+    return rows
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log in a folder of its own."""
+    with EventLog(str(tmp_path), bounds=QUICK) as log:
+        yield log
+
+
+def test_row(log, tmp_path):
+    """An event is stored with everything it says, its time in UTC, and NULL for what it does not say."""
+    log.record(
+        Event(
+            type=EventType.API_CALL,
+            time=NOW.astimezone(timezone(timedelta(hours=5, minutes=45))),
+            context=Context(trust=Trust.INNER, session="s", agent="reid", user="alice", channel="signal", room="r"),
+            place=Place(trace="a" * 32, span="b" * 16),
+            duration_ms=120,
+            model="anthropic:claude-sonnet-5",
+            usage=Usage(tokens_in=5_200, tokens_out=300, cache_read=3_100, cache_write=10),
+            cost_usd=0.12,
+            prompt_hash="c" * 64,
+            facts={"status": "ok", "length": 240},
+        )
+    )
+    assert log.flush()
+    (row,) = ask(tmp_path, "SELECT * FROM events")
+    assert row == (
+        1, "2026-11-16T02:47:03.123456Z", "info", "provider", "s", "reid", "alice", "signal", "api_call", 120, 5_200,
+        300, 0.12, None, '{"status":"ok","length":240}', "r", None, 2, "anthropic:claude-sonnet-5", "a" * 32, "b" * 16,
+        None, "c" * 64, 3_100, 10,
+    )  # fmt: skip
+
+
+def test_info_is_written_soon(log, tmp_path):
+    """An info row is in the database within 200 ms, though nobody waits for it."""
+    log.record(tell())
+    log.flush()
+    log.record(tell(1))
+    time.sleep(0.2)
+    assert ask(tmp_path, "SELECT count(*) FROM events") == [(2,)]
+
+
+@pytest.mark.parametrize("level", [Level.WARN, Level.ERROR])
+def test_acknowledged(log, tmp_path, level):
+    """A warning or an error is in the database when `record` returns, and so is all that came before it."""
+    for number in range(20):
+        log.record(tell(number))
+    log.record(tell(20, level))
+    assert ask(tmp_path, "SELECT count(*) FROM events") == [(21,)]
+
+
+def test_many_threads(log, tmp_path):
+    """Many threads may record at once; nothing is lost, and each one's rows stay in order."""
+
+    def run(thread: int) -> None:
+        for number in range(200):
+            log.record(tell(number, Level.ERROR if number % 50 == 49 else Level.INFO, error=str(thread)))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log.flush(5)
+    rows = ask(tmp_path, "SELECT error, json_extract(metadata, '$.number') FROM events ORDER BY id")
+    assert len(rows) == 1_600
+    for thread in range(8):
+        assert [number for error, number in rows if error == str(thread)] == list(range(200))
+
+
+def run_python(code: str, folder) -> subprocess.Popen:
+    """Run a program that has a log."""
+    program = f"""
+import sys
+from datetime import UTC, datetime
+from foreword.events.event import Event, EventType, Usage
+from foreword.events.log import EventLog
+log = EventLog(sys.argv[1])
+{code}
+"""
+    return subprocess.Popen([sys.executable, "-c", program, str(folder)])
+
+
+def test_many_processes(tmp_path):
+    """Several processes may write the same file, also when all of them make it at once; sums count every row."""
+    code = """
+for number in range(300):
+    log.record(Event(type=EventType.API_CALL, time=datetime(2026, 11, 16, tzinfo=UTC), usage=Usage(tokens_in=1)))
+"""
+    children = [run_python(code, tmp_path) for _ in range(4)]
+    assert [child.wait() for child in children] == [0] * 4
+    assert ask(tmp_path, "SELECT count(*) FROM events") == [(1_200,)]
+    assert ask(tmp_path, "SELECT calls, tokens_in FROM totals_day WHERE kind = 'all'") == [(1_200, 1_200)]
+
+
+def test_closed_at_exit(tmp_path):
+    """A program that ends without a word has its last rows written."""
+    code = "log.record(Event(type=EventType.TURN_STARTED, time=datetime(2026, 11, 16, tzinfo=UTC)))"
+    assert run_python(code, tmp_path).wait() == 0
+    assert ask(tmp_path, "SELECT event_type FROM events") == [("turn_started",)]
+
+
+def test_forked(log, tmp_path):
+    """A forked process writes its own rows, and none of its parent's a second time."""
+    log.record(tell(1))
+    child = os.fork()
+    if child == 0:
+        log.record(tell(2))
+        os._exit(0 if log.flush() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert log.flush()
+    assert sorted(ask(tmp_path, "SELECT json_extract(metadata, '$.number') FROM events")) == [(1,), (2,)]
+
+
+def test_nothing_without_events(tmp_path):
+    """A log in which nothing is recorded makes no file and no thread."""
+    before = threading.active_count()
+    with EventLog(str(tmp_path / "none")) as log:
+        assert log.flush()
+        assert threading.active_count() == before
+    assert not (tmp_path / "none").exists()
+
+
+def test_closed(log):
+    """What comes after the end is counted as lost and harms nobody."""
+    log.record(tell())
+    log.close()
+    log.close()
+    log.record(tell())
+    log.record(tell(level=Level.ERROR))
+    assert log.lost == 2
+
+
+def test_impossible_event(log, tmp_path):
+    """An event that no row can be made of ends no turn; that it is missing is told in the log."""
+    log.record(Event(type=EventType.TOOL_CALL, time="now"))
+    log.record(tell())
+    assert log.flush()
+    assert log.lost == 1
+    ((level, category, trust, error),) = ask(
+        tmp_path, "SELECT level, category, trust, error FROM events WHERE event_type = 'events_lost'"
+    )
+    assert (level, category, trust) == ("warn", "log", 3)
+    assert error == "1 events were lost: AttributeError in an event"
+
+
+def test_bounded(tmp_path):
+    """More rows than may wait are counted, errors have room of their own, and once it can the log says how many."""
+    (tmp_path / "state").write_text("a file where a folder should be")
+    with EventLog(str(tmp_path / "state"), bounds=Bounds(rows=50, pause=0.05, closing=2.0, acknowledge=0.1)) as log:
+        begin = time.perf_counter()
+        for number in range(200):
+            log.record(tell(number))
+        for number in range(20):
+            log.record(tell(number, Level.ERROR))
+        assert time.perf_counter() - begin < 0.5  # one of them waited, no other did
+        assert 140 <= log.lost <= 160
+        lost = log.lost
+        os.remove(tmp_path / "state")
+        assert log.flush(2) or log.flush(2)
+        assert ask(tmp_path / "state", "SELECT count(*) FROM events WHERE level = 'error'") == [(20,)]
+        ((told,),) = ask(
+            tmp_path / "state", "SELECT json_extract(metadata, '$.lost') FROM events WHERE event_type = 'events_lost'"
+        )
+        assert told == lost == log.lost
+
+
+def test_damaged_while_open(log, tmp_path):
+    """A file that turns out damaged while rows are written is put aside, the rows go into a new one, and it says so."""
+    log.record(tell(level=Level.ERROR))
+    path = tmp_path / FILE
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    content = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"?" * (len(content) - 100))
+    log.record(tell(1, Level.ERROR))
+    assert log.flush() or log.flush()
+    assert "a new one was begun" in log.notice
+    rows = ask(tmp_path, "SELECT event_type, error FROM events ORDER BY id")
+    assert rows[0] == ("log_replaced", log.notice)
+    assert ("tool_call", None) in rows
+    assert log.lost == 0
+
+
+def test_put_aside_by_another(log, tmp_path):
+    """When another process has put the file aside, rows go to the one that took its place."""
+    log.record(tell(1, Level.ERROR))
+    os.replace(tmp_path / FILE, tmp_path / "aside")
+    for ending in ("-wal", "-shm"):
+        os.replace(tmp_path / f"{FILE}{ending}", tmp_path / f"aside{ending}")
+    log.record(tell(2, Level.ERROR))
+    assert ask(tmp_path, "SELECT json_extract(metadata, '$.number') FROM events") == [(2,)]

@@ -1,0 +1,113 @@
+"""Claims about moments as people name them."""
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from foreword.errors import InputError
+from foreword.events.moment import ACCEPTED, read_period, read_stamp, stamp
+
+NOW = datetime(2026, 11, 15, 23, 30, tzinfo=UTC)  # in Paris it is the 16th already
+
+
+def since(text: str, zone: str = "Europe/Paris") -> str:
+    """Read a beginning."""
+    return read_period(text, "", NOW, zone).since.isoformat()
+
+
+def until(text: str, zone: str = "Europe/Paris") -> str:
+    """Read an end."""
+    return read_period("", text, NOW, zone).until.isoformat()
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("1h", "2026-11-15T22:30:00+00:00"),
+        ("12h", "2026-11-15T11:30:00+00:00"),
+        ("30m", "2026-11-15T23:00:00+00:00"),
+        ("90s", "2026-11-15T23:28:30+00:00"),
+        ("7d", "2026-11-08T23:30:00+00:00"),
+        ("2w", "2026-11-01T23:30:00+00:00"),
+        (" 12 H ", "2026-11-15T11:30:00+00:00"),
+        ("today", "2026-11-15T23:00:00+00:00"),
+        ("Yesterday", "2026-11-14T23:00:00+00:00"),
+        ("2026-11-10", "2026-11-09T23:00:00+00:00"),
+        ("20261110", "2026-11-09T23:00:00+00:00"),
+        ("2026-11-10T08:30", "2026-11-10T07:30:00+00:00"),
+        ("2026-11-10 08:30:15", "2026-11-10T07:30:15+00:00"),
+        ("2026-11-10T08:30Z", "2026-11-10T08:30:00+00:00"),
+        ("2026-11-10T08:30-05:00", "2026-11-10T13:30:00+00:00"),
+    ],
+)
+def test_since(text, moment):
+    """A beginning is a stretch back from now, a day of the reader's zone, or a time."""
+    assert since(text) == moment
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("1h", "2026-11-15T22:30:00+00:00"),
+        ("today", "2026-11-16T23:00:00+00:00"),
+        ("yesterday", "2026-11-15T23:00:00+00:00"),
+        ("2026-11-10", "2026-11-10T23:00:00+00:00"),
+        ("2026-11-10T08:30", "2026-11-10T07:30:00+00:00"),
+    ],
+)
+def test_until(text, moment):
+    """A day as an end is meant whole; a time is meant to the point."""
+    assert until(text) == moment
+
+
+def test_the_zone_decides_what_today_is():
+    """The same word is another day for another reader; a zone that is not known counts as UTC."""
+    assert since("today", "America/New_York") == "2026-11-15T05:00:00+00:00"
+    assert since("today", "UTC") == since("today", "Mars/Olympus") == "2026-11-15T00:00:00+00:00"
+
+
+def test_a_day_of_23_hours():
+    """A day on which clocks are set is as long as it is."""
+    now = datetime(2026, 3, 29, 12, tzinfo=UTC)
+    period = read_period("today", "today", now, "Europe/Paris")
+    assert (period.until - period.since).total_seconds() == 23 * 3600
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "soon", "1x", "-1h", "1.5h", "h", "999999999w", "9999999999h", "2026-13-01", "2026-02-30", "2026-11-15T25:00",
+        "0001-01-01", "٣h", "1h; DROP TABLE events", "' OR 1=1 --", "\x00", "today\ntoday", "x" * 10_000, " ",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["since", "until"])
+def test_impossible(text, end):
+    """What is no time is refused, with what is accepted, in few words."""
+    if (text, end) == ("0001-01-01", "until"):
+        return  # its end exists
+    ends = {"since": "", "until": ""} | {end: text}
+    with pytest.raises(InputError, match="is no time") as caught:
+        read_period(ends["since"], ends["until"], NOW, "Europe/Paris")
+    assert ACCEPTED in str(caught.value)
+    assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize(("first", "last"), [("1h", "2h"), ("today", "yesterday"), ("2026-11-02", "2026-11-01")])
+def test_backwards(first, last):
+    """A period that ends before it begins is refused."""
+    with pytest.raises(InputError, match="is not before"):
+        read_period(first, last, NOW)
+
+
+def test_a_stamp_has_one_width_and_comes_back():
+    """Stamps sort as times, whatever the zone, the year or the microsecond."""
+    moments = [
+        datetime(1, 1, 2, tzinfo=UTC),
+        datetime(2026, 11, 15, 12, 0, 0, 1, tzinfo=ZoneInfo("Europe/Paris")),
+        datetime(2026, 11, 15, 12, tzinfo=UTC),
+    ]
+    stamps = [stamp(moment) for moment in moments]
+    assert {len(each) for each in stamps} == {27}
+    assert sorted(stamps) == stamps
+    assert [read_stamp(each) for each in stamps] == moments

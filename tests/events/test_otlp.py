@@ -1,0 +1,170 @@
+"""Claims about what leaves the machine: nothing by default, and spans to a collector of the user's own if asked."""
+
+import gzip
+import json
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from foreword.errors import InputError
+from foreword.events.otlp import read_address
+
+# One night in a process of its own, with every socket watched.
+NIGHT = """\
+import json, sys
+seen = []
+sys.addaudithook(lambda name, args: seen.append(name) if name.startswith("socket.") else None)
+sys.path.insert(0, sys.argv[1])
+from night import live_through, make_night, CONFIG
+from foreword.config import load
+from foreword.events.budget import Purse
+from foreword.events.log import EventLog
+from foreword.events.prompts import Prompts
+from foreword.events.several import Several
+from foreword.events.tree import Tree
+from foreword.testing import Heard, Listeners
+home, state, address = sys.argv[2:]
+if address:
+    from foreword.events.otlp import start_export
+    export = start_export(address)
+heard, log, prompts = Heard(), EventLog(state), Prompts(state)
+config = CONFIG + "budgets: {daily_usd: 50}\\n"
+loop, clock = make_night(home, None, config)
+purse = Purse(state, load(config), clock)
+loop._listeners = Listeners(recorder=Several(log, Tree(), heard), prompts=prompts, purse=purse)
+trace = live_through(loop, clock)
+log.close()
+prompts.close()
+if address:
+    export.close()
+rows = [[e.type.value, e.place.trace, e.place.span, e.place.parent] for e in heard.events]
+print(json.dumps({"seen": sorted(set(seen)), "turn": trace.id, "rows": rows, "otel": "opentelemetry" in sys.modules}))
+"""
+
+
+def live_a_night(tmp_path, address=""):
+    """Live through the night of the example in another process; return what it saw."""
+    folders = [str(tmp_path / "home"), str(tmp_path / "state")]
+    here = __file__.rpartition("/")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", NIGHT, here, *folders, address], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def collector():
+    """A collector on loopback that keeps what it is sent."""
+    bodies = []
+
+    class Taking(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            zipped = self.headers.get("Content-Encoding") == "gzip"
+            bodies.append((self.path, gzip.decompress(body) if zipped else body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Taking)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", bodies
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def read_spans(bodies):
+    """Read every span that a collector was sent, with its attributes as a mapping."""
+    for path, body in bodies:
+        assert path == "/v1/traces"
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            for scope in resource.scope_spans:
+                yield from scope.spans
+
+
+def show(span):
+    """Show the attributes of a span."""
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
+
+
+def test_nothing_leaves_the_machine(tmp_path):
+    """By default a whole night with log, tree, prompts and budgets opens no socket and looks no name up."""
+    night = live_a_night(tmp_path)
+    assert night["seen"] == []
+    assert not night["otel"]
+    assert len(night["rows"]) > 80
+
+
+def test_a_collector_is_sent_spans(tmp_path, collector):
+    """With an address, a collector gets the same tree, under the same ids, in the names of the GenAI conventions."""
+    address, bodies = collector
+    night = live_a_night(tmp_path, address)
+    assert "socket.connect" in night["seen"], "else the watch over sockets sees nothing at all"
+    spans = list(read_spans(bodies))
+    mine = [span for span in spans if span.trace_id.hex() == night["turn"]]
+    rows = {span: (kind, parent) for kind, turn, span, parent in night["rows"] if turn == night["turn"]}
+    for span in mine:
+        assert span.parent_span_id.hex() == rows[span.span_id.hex()][1]
+    assert sorted(span.name for span in mine) == [
+        *["chat claude-sonnet-4-5"] * 5, "invoke_agent reid", "invoke_agent reid", "message_received", "message_sent",
+    ]  # fmt: skip
+    (answered,) = [span for span in mine if show(span).get("gen_ai.usage.output_tokens")]
+    assert show(answered) | {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "anthropic",
+        "gen_ai.request.model": "claude-sonnet-4-5",
+        "gen_ai.conversation.id": "abc",
+        "gen_ai.agent.name": "reid",
+        "gen_ai.usage.input_tokens": 5_200,
+        "gen_ai.usage.cache_read.input_tokens": 3_100,
+        "gen_ai.usage.cache_creation.input_tokens": 600,
+    } == show(answered)
+    assert answered.end_time_unix_nano - answered.start_time_unix_nano == 3_000_000_000
+    refused = [span for span in mine if show(span).get("error.type") == "429"]
+    assert sorted(span.name for span in refused) == [*["chat claude-sonnet-4-5"] * 4, "invoke_agent reid"]
+    received = next(span for span in mine if span.name == "message_received")
+    assert [event.name for event in received.events] == ["trust_resolved", "prompt_built"]
+
+
+def test_no_message_leaves(tmp_path, collector):
+    """Not even a collector is sent the words of a message, of a reply or of a prompt."""
+    address, bodies = collector
+    live_a_night(tmp_path, address)
+    sent = b"".join(body for _, body in bodies)
+    assert b"message_received" in sent
+    for words in (b"Did the backup run?", b"It did.", b"Answer first"):
+        assert words not in sent
+
+
+def test_a_collector_that_is_not_there(tmp_path):
+    """A collector that does not answer ends no turn."""
+    assert len(live_a_night(tmp_path, "http://127.0.0.1:9/")["rows"]) > 80
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("http://localhost:4318", "http://localhost:4318/v1/traces"),
+        ("https://collector.example/", "https://collector.example/v1/traces"),
+        (" http://h/own/path ", "http://h/own/path"),
+    ],
+)
+def test_addresses(written, read):
+    """A bare host gets the path at which collectors listen."""
+    assert read_address(written) == read
+
+
+@pytest.mark.parametrize("written", ["", "localhost:4318", "file:///etc/passwd", "http://", "http://a b", "ftp://h/x"])
+def test_bad_addresses(written):
+    """What is no address of a collector is refused, with an example."""
+    with pytest.raises(InputError, match="such as http"):
+        read_address(written)

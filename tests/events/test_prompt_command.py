@@ -1,0 +1,52 @@
+"""Claims about `foreword trace --prompt`: what the model saw, shown again."""
+
+import json
+
+import pytest
+from night import make_night, make_turn
+
+from foreword.cli import main
+from foreword.events.log import EventLog
+from foreword.events.prompts import Prompts
+from foreword.testing import Listeners, Reply
+
+
+@pytest.fixture
+def say(tmp_path, capsys):
+    """A turn that was sent, and a way to ask about it."""
+    state = str(tmp_path / ".foreword")
+    prompts = Prompts(state)
+    with EventLog(state) as log:
+        loop, _ = make_night(tmp_path, Listeners(recorder=log, prompts=prompts))
+        trace = loop.receive(make_turn(), [Reply(text="Yes.")])
+    prompts.close()
+    assembly = loop._workspace.assemble(make_turn())
+
+    def type_in(*words: str) -> str:
+        capsys.readouterr()
+        assert main(["-w", str(tmp_path), "trace", trace.id[:8], *words]) == 0
+        return capsys.readouterr().out
+
+    yield type_in, assembly
+    loop._workspace.close()
+
+
+def test_prompt(say):
+    """The prompt of a turn is shown to the byte, as text and as JSON."""
+    type_in, assembly = say
+    assert type_in("--prompt").rstrip("\n") == assembly.prompt.text.rstrip("\n")
+    (told,) = json.loads(type_in("--prompt", "--json"))
+    assert told["text"] == assembly.prompt.text
+
+
+def test_explain(say):
+    """So is the table of what became of its slots."""
+    type_in, assembly = say
+    assert type_in("--explain").rstrip("\n") == assembly.explain().rstrip("\n")
+
+
+def test_for_another(say):
+    """Nobody else is shown it."""
+    type_in, _ = say
+    for option in ("--prompt", "--explain"):
+        assert type_in(option, "--reader", "bob") == "no prompt of such a turn is recorded\n"

@@ -1,0 +1,280 @@
+"""Claims about questions to the log."""
+
+from datetime import timedelta
+
+import pytest
+
+from event_rows import ALICE, BOB, NOON, put
+from foreword.errors import InputError, UnknownName
+from foreword.events.event import Level, Reader
+from foreword.events.filter import EVERYTHING, Filter, read_filter
+from foreword.events.moment import Period
+from foreword.events.question import (
+    INDEXES,
+    LOOK,
+    MOST,
+    STEPS,
+    Way,
+    choose_ways,
+    find_events,
+    find_last_id,
+    find_later,
+    find_trace,
+    list_ways,
+    make_condition,
+)
+from foreword.words import Trust
+
+SQL = (
+    "' OR '1'='1", "'; DROP TABLE events; --", "x' UNION SELECT * FROM events --", '" OR ""="', "%", "_", "*",
+    "NULL", "\x00", "1 OR 1=1", "')) OR (('1'='1", "alice\x00", "🙂", "a" * 100_000,
+)  # fmt: skip
+ONE, TWO = "3f2a9c01" + "0" * 24, "3f2a9c02" + "0" * 24
+
+
+def ids(found) -> list[int]:
+    """The ids of what was found, in its order."""
+    return [record.id for record in found.records]
+
+
+@pytest.fixture
+def rows(log):
+    """Six rows, a minute apart, that differ in every column one can ask for."""
+    return [
+        put(log, NOON + timedelta(minutes=at), **columns)
+        for at, columns in enumerate(
+            [
+                {"event_type": "message_received", "session_id": "s1", "channel": "signal"},
+                {"event_type": "api_call", "session_id": "s1", "channel": "signal"},
+                {"event_type": "api_error", "session_id": "s1", "channel": "signal", "level": "error"},
+                {"event_type": "api_error", "session_id": "s2", "channel": "web", "level": "warn"},
+                {"event_type": "api_call", "session_id": "s2", "channel": "web", "user_id": "bob"},
+                {"event_type": "config_reloaded", "user_id": None, "trust": 3},
+            ]
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "fitting"),
+    [
+        ({}, [5, 4, 3, 2, 1, 0]),
+        ({"session_id": "s1"}, [2, 1, 0]),
+        ({"level": "error"}, [2]),
+        ({"level": "warn"}, [3, 2]),
+        ({"level": "INFO"}, [5, 4, 3, 2, 1, 0]),
+        ({"event_type": "api_error"}, [3, 2]),
+        ({"user": "alice"}, [3, 2, 1, 0]),
+        ({"user": "bob"}, [4]),
+        ({"channel": "web"}, [4, 3]),
+        ({"since": "2026-11-15T12:02"}, [5, 4, 3, 2]),
+        ({"until": "2026-11-15T12:02"}, [1, 0]),
+        ({"since": "2026-11-15T12:01", "until": "2026-11-15T12:03"}, [2, 1]),
+        ({"since": "yesterday", "until": "yesterday"}, []),
+        ({"limit": 2}, [5, 4]),
+        ({"user": "alice", "channel": "web", "level": "warn", "event_type": "api_error", "session_id": "s2"}, [3]),
+        ({"session_id": "s1", "user": "bob"}, []),
+    ],
+)
+def test_filters(log, rows, asked, fitting):
+    """Each filter means what it says, alone and together, and the newest comes first."""
+    wanted = read_filter(asked, ALICE, NOON + timedelta(hours=1))
+    assert ids(find_events(log, ALICE, wanted)) == [rows[at] for at in fitting]
+
+
+def test_a_record_has_every_column(log):
+    """What was written is what is read, with its time in UTC and its facts as values."""
+    columns = {
+        "level": "error", "session_id": "s", "agent_id": "reid", "channel": "signal", "duration_ms": 3, "tokens_in": 5,
+        "tokens_out": 6, "cost_usd": 0.25, "error": "429", "room": "r", "schedule": "nightly", "model": "m",
+        "trace_id": ONE, "span_id": "a" * 16, "parent_id": "b" * 16, "prompt_hash": "h", "cache_read": 1,
+        "cache_write": 2,
+    }  # fmt: skip
+    put(log, metadata={"attempt": 1}, **columns)
+    (record,) = find_events(log, ALICE).records
+    told = record.to_dict()
+    assert {name: told[name] for name in columns} == columns
+    assert told["timestamp"] == "2026-11-15T12:00:00.000000Z"
+    assert (told["trust"], told["metadata"], told["category"]) == ("familiar", {"attempt": 1}, "provider")
+    assert record.facts == {"attempt": 1}
+
+
+@pytest.mark.parametrize("metadata", ["{broken", "[1]", "", None, "17"])
+def test_facts_that_are_no_object(log, metadata):
+    """Facts that are broken do not hide their event."""
+    put(log, metadata=metadata)
+    assert len(find_events(log, ALICE).records) == 1
+
+
+@pytest.mark.parametrize("name", ["session_id", "user", "channel"])
+@pytest.mark.parametrize("text", SQL)
+def test_sql_in_a_text(log, rows, name, text):
+    """SQL in a filter is a text that fits nothing, and changes nothing."""
+    for reader in (ALICE, BOB):
+        assert find_events(log, reader, read_filter({name: text}, reader, NOON)).records == ()
+    assert len(find_events(log, ALICE).records) == len(rows)
+
+
+@pytest.mark.parametrize("name", ["level", "event_type", "since", "until", "limit", "nonsense"])
+@pytest.mark.parametrize("text", SQL)
+def test_sql_in_a_word(name, text):
+    """SQL where a word, a time or a number belongs is refused, in few words."""
+    with pytest.raises(InputError) as caught:
+        read_filter({name: text}, ALICE, NOON)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("text", SQL)
+def test_sql_in_a_turn(log, text):
+    """SQL where a turn belongs is refused."""
+    with pytest.raises(InputError, match="a turn is named by its id"):
+        find_trace(log, ALICE, text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ({"level": "eror"}, "did you mean 'error'"),
+        ({"level": "fatal"}, "there is error, info, warn"),
+        ({"event_type": "api_eror"}, "did you mean 'api_error'"),
+        ({"sesion_id": "x"}, "did you mean 'session_id'"),
+    ],
+)
+def test_unknown_words(asked, hint):
+    """An unknown word is refused with the nearest one."""
+    with pytest.raises(UnknownName, match=hint):
+        read_filter(asked, ALICE, NOON)
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "5", [5], float("inf")])
+def test_bad_limits(limit):
+    """A limit is a whole number from 1 on."""
+    with pytest.raises(InputError, match="whole number"):
+        read_filter({"limit": limit}, ALICE, NOON)
+
+
+@pytest.mark.parametrize("value", [5, ["a"], {}, b"a", "\ud800"])
+def test_no_text(value):
+    """What is no text is refused."""
+    with pytest.raises(InputError, match="is a text"):
+        read_filter({"user": value}, ALICE, NOON)
+
+
+def test_a_limit_of_a_billion(log):
+    """A limit beyond what one answer holds is capped, and the answer says so."""
+    for at in range(MOST + 2):
+        put(log, NOON + timedelta(seconds=at))
+    found = find_events(log, ALICE, read_filter({"limit": 10**30}, ALICE, NOON))
+    assert len(found.records) == MOST
+    assert found.left == NOON + timedelta(seconds=1)
+    assert "1,000 events at most" in found.notice
+
+
+def test_the_same_moment(log):
+    """Of events at one moment the one that was written last comes first, on every way."""
+    written = [put(log, level="error", event_type="api_error", session_id="s") for _ in range(5)]
+    for wanted in (EVERYTHING, Filter(level=Level.WARN), Filter(session="s"), Filter(type="api_error")):
+        assert ids(find_events(log, ALICE, wanted)) == written[::-1]
+
+
+@pytest.mark.parametrize("column", sorted(INDEXES))
+def test_every_way_is_walked_in_order(log, column):
+    """Each way uses its index for condition and order: nothing is scanned and nothing sorted."""
+    for reader in (ALICE, BOB, Reader(user="bob", clearance=Trust.FAMILIAR, room="r")):
+        way = Way.by(column, "error")
+        where, values = make_condition(reader, Filter(period=Period(since=NOON, until=NOON)))
+        terms = " AND ".join([*way.terms, where])
+        plan = log.execute(
+            f"EXPLAIN QUERY PLAN SELECT * FROM events INDEXED BY {way.index} WHERE {terms} "
+            "ORDER BY timestamp DESC, id DESC",
+            [*way.values, *values],
+        ).fetchall()
+        ((*_, step),) = plan
+        assert step == f"SEARCH events USING INDEX {way.index} ({column}=? AND timestamp>? AND timestamp<?)"
+
+
+def test_the_shortest_way(log):
+    """Of several ways the one with the fewest rows is taken, within the period that is asked for."""
+    for at in range(50):
+        put(log, NOON - timedelta(days=1), session_id="long", event_type="api_call")
+        put(log, NOON, session_id=f"s{at}", event_type="api_call")
+    put(log, NOON, session_id="long", event_type="tool_call")
+    wanted = Filter(session="long", type="tool_call")
+    assert choose_ways(log, ALICE, wanted)[0].index == "idx_events_type"
+    today = Filter(session="long", type="api_call", period=Period(since=NOON))
+    assert choose_ways(log, ALICE, today)[0].index == "idx_events_session"
+
+
+def test_the_sparsest_way(log):
+    """Of ways that are all long, the one is taken that has the fewest rows in the same time, not in all."""
+    log.execute("BEGIN")
+    for at in range(2 * LOOK):
+        put(log, NOON - timedelta(days=30, minutes=at), level="error", event_type="api_error", user_id="bob")
+        put(log, NOON - timedelta(minutes=at), level="error", event_type="api_error", user_id="bob")
+    for at in range(3 * LOOK):
+        put(log, NOON - timedelta(seconds=at), user_id="alice")
+    log.execute("COMMIT")
+    assert choose_ways(log, ALICE, Filter(user="alice", level=Level.WARN))[0].index == "idx_events_error"
+    assert choose_ways(log, ALICE, Filter(user="carol", level=Level.WARN))[0].index == "idx_events_user"
+
+
+def test_nobody_walks_through_what_is_others():
+    """Who may see their own events alone is led by their own name, even if they have none."""
+    for user in ("bob", ""):
+        reader = Reader(user=user, clearance=Trust.PUBLIC)
+        assert list_ways(reader, EVERYTHING) == [[Way.by("user_id", user)]]
+        assert list_ways(reader, Filter(user="alice"))[0] == [Way.by("user_id", user)]
+
+
+def test_later(log):
+    """What was written after a row is found in the order in which it was written, whatever its time."""
+    last = find_last_id(log)
+    assert find_later(log, ALICE, EVERYTHING, last) == []
+    late = put(log, NOON - timedelta(days=3), level="error", event_type="tool_error")
+    put(log, NOON, user_id="carol", trust=3)
+    assert [record.id for record in find_later(log, ALICE, Filter(level=Level.ERROR), last)] == [late]
+    assert len(find_later(log, ALICE, EVERYTHING, last)) == 2
+    assert find_later(log, BOB, EVERYTHING, last) == []
+
+
+def test_trace(log):
+    """A turn is found by the beginning of its id, in either case, the oldest event first."""
+    second = put(log, NOON + timedelta(seconds=1), trace_id=ONE)
+    first = put(log, NOON, trace_id=ONE)
+    put(log, NOON, trace_id=TWO)
+    for name in (ONE, ONE[:8], "3F2A9C01"):
+        assert ids(find_trace(log, ALICE, name)) == [first, second]
+
+
+def test_ambiguous_trace(log):
+    """A beginning that several turns share is refused with their ids; those of others are not among them."""
+    put(log, trace_id=ONE)
+    put(log, trace_id=TWO, user_id="bob", trust=1)
+    with pytest.raises(InputError, match=f"{ONE}, {TWO}"):
+        find_trace(log, ALICE, "3f2a9c")
+    assert [record.trace for record in find_trace(log, BOB, "3f2a9c").records] == [TWO]
+
+
+@pytest.mark.parametrize("name", ["", "3f2a9", "xyzxyz", "3f2a9c01" * 5, "3f2a 9c01"])
+def test_no_name_of_a_turn(log, name):
+    """What cannot be a turn's id is refused."""
+    with pytest.raises(InputError, match="a turn is named by"):
+        find_trace(log, ALICE, name)
+
+
+def test_anothers_turn(log):
+    """Another's turn is answered like one that does not exist."""
+    put(log, trace_id=ONE)
+    assert find_trace(log, BOB, ONE) == find_trace(log, BOB, TWO)
+    assert find_trace(log, BOB, ONE).records == ()
+
+
+def test_a_long_turn(log):
+    """A turn with very many events is shown from its beginning, and that is said."""
+    log.execute("BEGIN")
+    for at in range(STEPS + 1):
+        put(log, NOON + timedelta(seconds=at), trace_id=ONE)
+    log.execute("COMMIT")
+    found = find_trace(log, ALICE, ONE)
+    assert len(found.records) == STEPS
+    assert "more than 2,000 events" in found.notice

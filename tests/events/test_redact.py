@@ -1,0 +1,100 @@
+"""Claims about secrets in events: none is written."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from foreword.events.event import Event, EventType
+from foreword.events.redact import redact
+from foreword.events.row import make_row
+
+# Put together here, so that no scanner takes this file for a leak.
+BODY = "q8Zr5Tn2Wv7Xc1Lk4Mj6Hg3Fd9"
+SECRETS = [
+    f"sk-ant-api03-{BODY}",
+    f"sk-proj-{BODY}",
+    f"ghp_{BODY}",
+    f"xoxb-{BODY}",
+    "AKIA" + "Q8ZR5TN2WV7XC1LK",
+    f"AIza{BODY}abcdefg",
+    f"eyJ{BODY}.{BODY}.{BODY}",
+]
+PEM = "-----BEGIN " + f"RSA PRIVATE KEY-----\n{BODY}\n{BODY}\n-----END RSA PRIVATE KEY-----"
+
+
+def write(**more) -> str:
+    """Write an event; return all of its row."""
+    return json.dumps(make_row(Event(type=EventType.TOOL_ERROR, time=datetime.now(UTC), **more)).values)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda secret: {"error": f"401 from https://api.example/v1 with {secret}, rejected"},
+        lambda secret: {"facts": {"command": f"curl -H 'x: {secret}'"}},
+        lambda secret: {"facts": {"steps": [{"arguments": [1, secret]}]}},
+        lambda secret: {"facts": {secret: 1}},
+        lambda secret: {"model": secret},
+    ],
+)
+def test_everywhere(secret, place):
+    """A key in an error, a fact, a fact's name or deep inside is replaced by words about it."""
+    row = write(**place(secret))
+    assert secret[5:] not in row
+    assert "redacted]" in row
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        (f"Authorization: Bearer {BODY}", BODY),
+        ("postgres://alice:s3cr3t@db.example/x", "s3cr3t"),
+        ("password: hunter2-and-more", "hunter2"),
+        ('{"api_key": "correct-horse-battery"}', "correct"),
+    ],
+)
+def test_announced(text, hidden):
+    """What is announced as a secret goes, and the words around it stay."""
+    told = redact(text, 1_000)
+    assert hidden not in told
+    assert told[:8] == text[:8]
+
+
+@pytest.mark.parametrize("label", ["password", "db_password", "API-Key", "client_secret", "Authorization", "botToken"])
+def test_labelled(label):
+    """A fact whose name says that it is a secret is not told, whatever it looks like and however deep it is."""
+    for value in ("plain words", 1234, ["plain words", 1234]):
+        row = write(facts={"call": {label: value}})
+        assert "plain" not in row
+        assert "1234" not in row
+
+
+@pytest.mark.parametrize("label", ["tokens", "tokens_in", "keys", "author", "passed", "key", "secretary"])
+def test_harmless_labels(label):
+    """Counts of tokens and the like are told."""
+    assert "1234" in write(facts={label: 1234})
+
+
+def test_private_key():
+    """Of a private key nothing is told, not even where it is cut off before its end."""
+    for text in (f"before {PEM} after", f"before {PEM}"[:90]):
+        told = redact(text, 4_000)
+        assert BODY[:8] not in told
+        assert told.startswith("before [a private key")
+    assert redact(f"before {PEM} after", 4_000).endswith(" after")
+
+
+def test_at_the_cut():
+    """A secret that the cut would halve is not told by half."""
+    for place in range(60, 110):
+        told = redact("x" * place + " " + SECRETS[0] + " " + "y" * 500, 100)
+        assert SECRETS[0][6:12] not in told
+
+
+def test_harmless_is_kept():
+    """Texts without secrets stay as they are, the first time and the second."""
+    for text in ("bash", "ls -la", "Tokens used: 4200", "é" * 50):
+        assert redact(text, 100) == text
+        assert redact(text, 100) == text

@@ -1,0 +1,166 @@
+"""Claims about retention and export."""
+
+import io
+import json
+import sqlite3
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from foreword.events.event import Context, Event, EventType, Reader, Usage
+from foreword.events.export import export_and_prune, write_lines
+from foreword.events.log import Bounds, EventLog
+from foreword.events.retention import find_cutoff, prune
+from foreword.events.totals import sum_by
+from foreword.store.open import FILE, open_events
+from foreword.words import Trust
+
+NOW = datetime(2026, 11, 16, 2, 47, tzinfo=UTC)
+OWNER = Reader(user="owner", clearance=Trust.FULL)
+
+
+def tell(days: float, user: str = "alice", **more) -> Event:
+    """A call some days ago."""
+    context = Context(user=user, session=f"of {user}", trust=Trust.FAMILIAR)
+    usage = Usage(tokens_in=1)
+    return Event(type=EventType.API_CALL, time=NOW - timedelta(days=days), context=context, usage=usage, **more)
+
+
+@pytest.fixture
+def connection(tmp_path):
+    """A log with a call a day over forty days, of two people."""
+    with EventLog(str(tmp_path)) as log:
+        for day in range(40):
+            log.record(tell(day, "alice" if day % 2 else "bob", facts={"day": day}))
+    connection = open_events(str(tmp_path)).connection
+    yield connection
+    connection.close()
+
+
+def count(connection: sqlite3.Connection) -> int:
+    """Count the rows."""
+    return connection.execute("SELECT count(*) FROM events").fetchone()[0]
+
+
+def test_cutoff():
+    """Rows go by whole days of UTC, once they are older than the days that are kept."""
+    assert find_cutoff(NOW, 30) == datetime(2026, 10, 17, tzinfo=UTC)
+
+
+def test_pruned(connection):
+    """What is older goes, with its sums; what is kept adds up as before."""
+    before = find_cutoff(NOW, 30)
+    kept = sum_by(connection, OWNER, "session", before)
+    assert sum(prune(connection, before)) == 9
+    assert count(connection) == 31
+    assert sum_by(connection, OWNER, "session") == kept
+    for table in ("totals_quarter", "totals_day"):
+        assert connection.execute(f"SELECT min(start) >= '2026-10-17' FROM {table}").fetchone() == (1,)
+    assert sum(prune(connection, before)) == 0
+
+
+def test_in_steps(tmp_path):
+    """Thousands of rows go in small transactions between which another connection can write without waiting."""
+    with EventLog(str(tmp_path)) as log:
+        for number in range(5_000):
+            log.record(tell(40, facts={"number": number}))
+    connection = open_events(str(tmp_path)).connection
+    other = sqlite3.connect(tmp_path / FILE, timeout=0, isolation_level=None)
+    steps = 0
+    for _ in prune(connection, NOW):
+        other.execute("BEGIN IMMEDIATE")  # fails at once where a lock is held
+        other.execute("ROLLBACK")
+        steps += 1
+    assert steps >= 10
+    assert count(connection) == 0
+    connection.close()
+    other.close()
+
+
+def test_in_the_background(tmp_path):
+    """A log that knows how long rows are kept prunes by itself, while others go on recording."""
+    with EventLog(str(tmp_path)) as log:
+        for _ in range(3_000):
+            log.record(tell(40))
+    with EventLog(str(tmp_path), clock=lambda: NOW, bounds=Bounds(days=30)) as log:
+        slowest = 0.0
+        for number in range(200):
+            begin = time.perf_counter()
+            log.record(tell(0, facts={"number": number}))
+            slowest = max(slowest, time.perf_counter() - begin)
+            time.sleep(0.002)
+        deadline = time.monotonic() + 5
+        connection = sqlite3.connect(tmp_path / FILE)
+        while connection.execute("SELECT min(timestamp) FROM events").fetchone() < ("2026-11",):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        log.flush()
+        assert count(connection) == 200
+        assert connection.execute("SELECT calls FROM totals_day WHERE kind = 'all' AND owner = ''").fetchall() == [
+            (200,)
+        ]
+        connection.close()
+        assert slowest < 0.1
+
+
+def test_lines(connection):
+    """An export has one JSON object for each row, in their order, with all columns, and tells how far it is."""
+    file, told = io.StringIO(), []
+    done = write_lines(connection, OWNER, file, progress=lambda *figures: told.append(figures))
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert done.rows == len(lines) == 40
+    assert lines[3]["metadata"] == {"day": 3}
+    assert (lines[3]["user_id"], lines[3]["trust"], lines[3]["timestamp"]) == (
+        "alice",
+        "familiar",
+        "2026-11-13T02:47:00.000000Z",
+    )
+    assert told[-1] == (40, 40)
+
+
+def test_lines_of_a_reader(connection):
+    """An export holds what its reader may see and nothing else, within the time that is asked for."""
+    file = io.StringIO()
+    reader = Reader(user="alice", clearance=Trust.FAMILIAR)
+    write_lines(connection, reader, file, (NOW - timedelta(days=10), NOW - timedelta(days=2)))
+    assert [json.loads(line)["metadata"]["day"] for line in file.getvalue().splitlines()] == [3, 5, 7, 9]
+
+
+def test_export_then_prune(connection, tmp_path):
+    """What is exported is pruned, and what came after the export began stays."""
+    before = NOW - timedelta(days=29)
+    late = []
+
+    def progress(_: int, __: int) -> None:
+        if not late:
+            late.append(True)
+            with EventLog(str(tmp_path)) as log:
+                log.record(tell(35, facts={"late": True}))
+
+    done = export_and_prune(str(tmp_path), str(tmp_path / "old.jsonl"), before, progress)
+    lines = (tmp_path / "old.jsonl").read_text().splitlines()
+    assert (done.rows, done.pruned, len(lines)) == (10, 10, 10)
+    assert connection.execute("SELECT count(*) FROM events WHERE metadata LIKE '%late%'").fetchone() == (1,)
+    assert count(connection) == 31
+
+
+def test_export_writes_over_nothing(connection, tmp_path):
+    """A file that is there is not written over, and nothing is pruned."""
+    (tmp_path / "old.jsonl").write_text("precious")
+    with pytest.raises(FileExistsError):
+        export_and_prune(str(tmp_path), str(tmp_path / "old.jsonl"), NOW)
+    assert (tmp_path / "old.jsonl").read_text() == "precious"
+    assert count(connection) == 40
+
+
+def test_no_thread_left(tmp_path):
+    """A log that is closed while it prunes ends."""
+    with EventLog(str(tmp_path)) as log:
+        for _ in range(3_000):
+            log.record(tell(40))
+    with EventLog(str(tmp_path), clock=lambda: NOW, bounds=Bounds(days=1)) as log:
+        log.record(tell(0))
+        log.flush()
+    assert "foreword-events" not in {thread.name for thread in threading.enumerate()}

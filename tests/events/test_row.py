@@ -1,0 +1,114 @@
+"""Claims about rows: whatever an event is made of, its row is within bounds and can be written."""
+
+import json
+import math
+import sqlite3
+import time
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foreword.events.event import Context, Event, EventType, Usage
+from foreword.events.row import COLUMNS, INSERT, METADATA, NAME, make_row
+from foreword.shipped import read_shipped
+
+NOW = datetime(2026, 11, 16, 2, 47, tzinfo=UTC)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.datetimes(),
+    lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text() | st.integers(), inner),
+    max_leaves=40,
+)
+
+
+def tell(**facts) -> dict[str, object]:
+    """Make a row of facts; return it by column."""
+    row = make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts=facts))
+    return dict(zip(COLUMNS, row.values, strict=True))
+
+
+def read(**facts) -> dict[str, object]:
+    """Make a row of facts; return what it says of them."""
+    return json.loads(tell(**facts)["metadata"])
+
+
+def test_ten_megabytes():
+    """Ten megabytes of metadata are cut at once, with a note of how much is missing."""
+    output, numbers = "x" * 10_000_000, list(range(3_000_000))
+    begin = time.perf_counter()
+    said = read(output=output, tool="bash", numbers=numbers)
+    cut = time.perf_counter()
+    json.dumps([output, numbers])
+    assert cut - begin < time.perf_counter() - cut
+    assert said["tool"] == "bash"
+    assert said["output"].endswith("x… [cut: 9,998,000 more characters]")
+    assert said["numbers"][-1] == "2,999,900 more"
+    assert len(json.dumps(said)) < METADATA
+
+
+def test_many_long_facts():
+    """Facts that are too long together lose the largest, and a note names them."""
+    said = read(small="kept", **{f"fact{number:02}": "y" * (1_000 + number) for number in range(60)})
+    assert said["small"] == "kept"
+    assert "fact59 (1,0" in said["cut"]
+    assert len(json.dumps(said)) <= METADATA
+
+
+def test_many_keys_and_depth():
+    """Thousands of keys and endless depth are told by their number."""
+    deep: list[object] = []
+    for _ in range(5_000):
+        deep = [deep]
+    said = read(deep=deep, **{f"k{number}": number for number in range(5_000)})
+    assert said["cut"] == "4,901 more"
+    assert "too deep to be told" in json.dumps(said["deep"])
+
+
+def test_numbers():
+    """Numbers that neither JSON nor the database holds are told in words or at the bound."""
+    said = read(infinite=math.inf, none=math.nan, huge=10**5_000)
+    assert said == {"infinite": "inf", "none": "nan", "huge": "a number of 16,610 bits"}
+    event = Event(
+        type=EventType.API_CALL, time=NOW, duration_ms=10**30, usage=Usage(tokens_in=10**30), cost_usd=math.nan
+    )
+    row = dict(zip(COLUMNS, make_row(event).values, strict=True))
+    assert (row["duration_ms"], row["tokens_in"], row["cost_usd"]) == (2**63 - 1, 2**63 - 1, None)
+
+
+def test_long_ids():
+    """An id is no longer than an id may be."""
+    row = make_row(Event(type=EventType.TOOL_CALL, time=NOW, context=Context(session="s" * 10_000, user="\ud800é")))
+    stored = dict(zip(COLUMNS, row.values, strict=True))
+    assert len(stored["session_id"]) == NAME
+    assert stored["user_id"] == "?é"
+
+
+@pytest.fixture(scope="module")
+def base():
+    """A log in memory."""
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(read_shipped("store", "schema.sql"))
+    yield connection
+    connection.close()
+
+
+@given(facts=st.dictionaries(st.text(), VALUES), error=st.text(), who=st.text())
+def test_any_event_can_be_written(base, facts, error, who):
+    """Whatever the facts, the error and the names are, the database takes the row and its facts are a JSON object."""
+    event = Event(type=EventType.API_CALL, time=NOW, error=error, facts=facts, context=Context(user=who), model=who)
+    base.execute(INSERT, make_row(event).values)
+    metadata, valid = base.execute(
+        "SELECT metadata, json_valid(metadata) FROM events ORDER BY id DESC LIMIT 1"
+    ).fetchone()
+    assert valid == bool(facts)
+    assert metadata is None or isinstance(json.loads(metadata), dict)
+
+
+def test_sections():
+    """A call's sections are read from its facts; what is malformed counts nowhere and harms nothing."""
+    good = [["soul", 400, 300, 0.002], ["tail", 20, 0, None]]
+    bad = ["soul", ["soul"], ["soul", "1", 2, None], [1, 2, 3, 4], ["soul", True, 0, None], None]
+    row = make_row(Event(type=EventType.API_CALL, time=NOW, facts={"sections": [*good, *bad]}))
+    assert row.sections == tuple(map(tuple, good))
+    assert make_row(Event(type=EventType.API_CALL, time=NOW, facts={"sections": "soul"})).sections == ()

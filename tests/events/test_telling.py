@@ -1,0 +1,240 @@
+"""Claims about telling a turn: the contract that a loop fulfils."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from foreword.events.event import CATEGORIES, Context, EventType, Level, Place, Usage
+from foreword.events.several import Several
+from foreword.events.trace import FAILING, OPENING, Trace
+from foreword.events.tree import Tree
+from foreword.testing import NOON, Heard, MovedClock
+from foreword.words import Trust
+
+ALICE = Context(trust=Trust.INNER, user="alice", session="abc", agent="reid", channel="signal")
+
+
+def make_trace(recorder=None, goes_on=None):
+    clock, heard = MovedClock(NOON), recorder or Heard()
+    trace = Trace(heard, ALICE, clock.timepiece, **({"goes_on": goes_on} if goes_on else {}))
+    return trace, heard, clock
+
+
+@pytest.mark.parametrize("kind", EventType)
+def test_all_types_can_be_told(kind):
+    """Every type can be told as an instant, with the context of its turn, in a place of its own."""
+    trace, heard, _ = make_trace()
+    trace.tell(kind, length=3, model="m")
+    (event,) = heard.events
+    assert (event.type, event.time, event.context, event.model) == (kind, NOON, ALICE, "m")
+    assert event.facts == {"length": 3}
+    assert event.level is (Level.ERROR if kind.value.endswith("_error") else Level.INFO)
+    assert (len(event.place.trace), len(event.place.span), event.place.parent) == (32, 16, "")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EventType if kind not in OPENING])
+def test_steps(kind):
+    """A step is told once, under the moment it began, with the time it took and what was noted on the way."""
+    trace, heard, clock = make_trace()
+    with trace.step(kind, name="x") as step:
+        clock.move(1.5)
+        step.note(results=3)
+    (event,) = heard.events
+    assert (event.type, event.time, event.duration_ms) == (kind, NOON, 1_500)
+    assert event.facts == {"name": "x", "results": 3}
+
+
+@pytest.mark.parametrize("kind", EventType)
+def test_an_exception_is_told_and_goes_on(kind):
+    """An exception leaves a step as an error that is recorded, and leaves the step."""
+    trace, heard, _ = make_trace()
+    with pytest.raises(ValueError, match="no such"), trace.step(kind):
+        raise ValueError("no such file")
+    event = heard.events[-1]
+    assert event.type is (OPENING.get(kind) or FAILING.get(kind, kind))
+    assert (event.level, event.error) == (Level.ERROR, "ValueError: no such file")
+
+
+def test_an_error_that_is_noted():
+    """A loop that catches what failed can say so itself."""
+    trace, heard, _ = make_trace()
+    with trace.step(EventType.TOOL_CALL, name="bash") as call:
+        call.note(error="exit code 1", status=1)
+    assert heard.types == ["tool_error"]
+    assert heard.events[0].facts == {"name": "bash", "status": 1}
+
+
+def test_status_of_a_client():
+    """The status that a provider's client puts on its exception is a fact."""
+
+    class Limited(Exception):
+        status_code = 429
+
+    trace, heard, _ = make_trace()
+    with pytest.raises(Limited), trace.step(EventType.API_CALL):
+        raise Limited("slow down")
+    assert heard.events[0].facts == {"status": 429}
+
+
+def test_the_tree():
+    """What happens inside a step stands below it; the end of a turn stands beside its beginning."""
+    trace, heard, _ = make_trace()
+    with trace.step(EventType.MESSAGE_RECEIVED) as received:
+        received.tell(EventType.TRUST_RESOLVED)
+        with received.step(EventType.TURN_STARTED) as turn, turn.step(EventType.TOOL_CALL) as call:
+            call.tell(EventType.MEMORY_SEARCH)
+    told = {event.type: event.place for event in heard.events}
+    assert len({event.place.span for event in heard.events}) == len(heard.events)
+    assert {place.trace for place in told.values()} == {trace.id}
+    top = told[EventType.MESSAGE_RECEIVED].span
+    assert [kind for kind, place in told.items() if place.parent == top] == [
+        EventType.TRUST_RESOLVED, EventType.TURN_STARTED, EventType.TURN_COMPLETED,
+    ]  # fmt: skip
+    assert told[EventType.TOOL_CALL].parent == told[EventType.TURN_STARTED].span
+    assert told[EventType.MEMORY_SEARCH].parent == told[EventType.TOOL_CALL].span
+
+
+def test_a_turn_adds_up_its_calls():
+    """The end of a turn says what its calls used together; those without a price are counted, not taken for free."""
+    trace, heard, _ = make_trace()
+    with trace.step(EventType.TURN_STARTED) as turn:
+        for usd in (0.25, 0.5, None):
+            with turn.step(EventType.API_CALL) as call:
+                call.note(usage=Usage(tokens_in=100, tokens_out=20), cost_usd=usd)
+    assert heard.events[-1].facts == {"calls": 3, "total_tokens": 360, "total_cost_usd": 0.75, "unpriced_calls": 1}
+    assert heard.events[-1].cost_usd is None, "else a sum over all rows would count it twice"
+
+
+def test_going_on_later():
+    """What is delivered later belongs to the turn that it goes on from."""
+    trace, heard, _ = make_trace()
+    with trace.step(EventType.MESSAGE_RECEIVED) as received:
+        place = received.place
+    again, later, _ = make_trace(goes_on=place)
+    again.tell(EventType.MESSAGE_SENT)
+    assert later.events[0].place.trace == trace.id == heard.events[0].place.trace
+    assert later.events[0].place.parent == place.span
+
+
+def test_an_exception_outside_any_inner_step():
+    """What fails before a turn began is told once, and an exception that was told inside is not told again."""
+    trace, heard, _ = make_trace()
+    with pytest.raises(KeyError), trace.step(EventType.MESSAGE_RECEIVED):
+        raise KeyError("who")
+    assert heard.types == ["message_received", "channel_error"]
+    trace, heard, _ = make_trace()
+    with (
+        pytest.raises(KeyError),
+        trace.step(EventType.MESSAGE_RECEIVED) as received,
+        received.step(EventType.TOOL_CALL),
+    ):
+        raise KeyError("what")
+    assert heard.types == ["message_received", "tool_error"]
+
+
+def test_a_failing_recorder():
+    """A recorder that breaks its contract ends no turn, and keeps nothing from the others."""
+
+    class Broken:
+        def record(self, _):
+            raise RuntimeError("broken")
+
+    heard = Heard()
+    trace, _, _ = make_trace(Several(Broken(), heard))
+    trace.tell(EventType.CONFIG_RELOADED)
+    assert heard.types == ["config_reloaded"]
+    alone, _, _ = make_trace(Broken())
+    with alone.step(EventType.TOOL_CALL):
+        alone.tell(EventType.MEMORY_WRITE)
+
+
+def test_nobody_listens():
+    """To tell a turn loads neither OpenTelemetry nor SQLAlchemy."""
+    code = (
+        "import sys\n"
+        "from foreword.events.event import Context, EventType\n"
+        "from foreword.events.log import EventLog\n"
+        "from foreword.events.trace import Trace\n"
+        "from foreword.events.tree import Tree\n"
+        "with Trace(Tree(sys.stdout), Context()).step(EventType.TURN_STARTED): pass\n"
+        "assert not {'opentelemetry', 'sqlalchemy', 'alembic'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("[agent] turn_started")
+
+
+def draw(tell):
+    """Draw what is told as the tree on stderr."""
+    stream = io.StringIO()
+    tree = Tree(stream)
+    trace, _, clock = make_trace(tree)
+    tell(trace, clock)
+    tree.close()
+    return stream.getvalue().splitlines()
+
+
+def test_lines():
+    """The tree reads as the document draws it: category, name and key=value, indented below what it happened in."""
+
+    def tell(trace, clock):
+        with trace.step(EventType.MESSAGE_RECEIVED, trust="full") as received:
+            received.tell(EventType.TRUST_RESOLVED, user="full", situation="dm", effective="full")
+            with received.step(EventType.TURN_STARTED, model="claude") as turn:
+                with turn.step(EventType.API_CALL, model="claude") as call:
+                    call.note(usage=Usage(tokens_in=5_200))
+                with turn.step(EventType.TOOL_CALL, name="bash", command="ls -l") as call:
+                    clock.move(0.12)
+                    call.tell(EventType.MEMORY_SEARCH, results=3)
+
+    lines = draw(tell)
+    assert [line.partition("=")[0].rpartition(" ")[0] for line in lines] == [
+        "[channel] message_received",
+        "  [router] trust_resolved",
+        "  [agent] turn_started",
+        "    [provider] api_call",
+        "    [tool] tool_call",
+        "      [memory] memory_search",
+        "  [agent] turn_completed",
+    ]
+    assert "user=alice" in lines[0]
+    assert "tokens_in=5200" in lines[3]
+    assert "duration=120ms" in lines[4]
+    assert 'command="ls -l"' in lines[4]
+
+
+def test_no_line_from_outside():
+    """No text that is told begins a line or hides a secret."""
+    key = "sk-ant-api03-abcdefghij0123456789"
+    lines = draw(lambda trace, _: trace.tell(EventType.TOOL_ERROR, error=f"a\n[agent] turn_completed {key}"))
+    assert len(lines) == 1
+    assert key not in lines[0]
+    assert "redacted" in lines[0]
+
+
+def test_lines_that_wait():
+    """A line whose beginning never came is written all the same, when the tree is closed."""
+    lines = draw(lambda trace, _: trace.step(EventType.TOOL_CALL).__enter__().tell(EventType.MEMORY_SEARCH, results=1))
+    (line,) = lines
+    assert line.startswith("[memory] memory_search user=alice")
+    assert "results=1" in line
+
+
+def test_many_waiting_lines():
+    """However many lines wait, the memory that they take is bounded, and none is lost."""
+    stream = io.StringIO()
+    tree = Tree(stream)
+    trace, _, _ = make_trace(tree)
+    above = trace.step(EventType.TOOL_CALL).__enter__()
+    for number in range(3_000):
+        above.tell(EventType.MEMORY_SEARCH, number=number)
+    assert sum(map(len, tree._held.values())) <= 1_024
+    tree.close()
+    assert len(stream.getvalue().splitlines()) == 3_000
+
+
+def test_categories_are_whole():
+    """Every type belongs to a category, and there are the document's seventeen."""
+    assert len(CATEGORIES) == len(EventType) == 17
+    assert make_trace(goes_on=Place(trace="ab" * 16, span="cd" * 8))[0].id == "ab" * 16

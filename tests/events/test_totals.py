@@ -1,0 +1,174 @@
+"""Claims about sums: they are what adding up the visible rows gives, for every reader, time and zone."""
+
+import json
+import os
+import sqlite3
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreword.errors import UnknownName
+from foreword.events.event import Context, Event, EventType, Reader, Usage
+from foreword.events.row import INSERT, make_row
+from foreword.events.tally import write_totals
+from foreword.events.totals import By, sum_by
+from foreword.shipped import read_shipped
+from foreword.words import Trust
+
+CASES = 3_000 if os.environ.get("FOREWORD_SOAK") else 60
+BEGIN = datetime(2026, 10, 24, 20, tzinfo=UTC)  # a night later clocks go back in Europe
+ZONES = ["", "UTC", "Europe/Paris", "Asia/Kathmandu", "America/Los_Angeles", "Pacific/Chatham"]
+FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")
+NAMES = {By.SESSION: "session", By.USER: "user", By.AGENT: "agent", By.CHANNEL: "channel"}
+
+MOMENTS = st.integers(0, 4 * 24 * 3_600).map(lambda seconds: BEGIN + timedelta(seconds=seconds))
+CONTEXTS = st.builds(
+    Context,
+    trust=st.sampled_from(Trust),
+    session=st.sampled_from(["", "s1", "s2"]),
+    agent=st.sampled_from(["", "reid"]),
+    user=st.sampled_from(["", "alice", "bob"]),
+    channel=st.sampled_from(["signal", "web"]),
+    room=st.sampled_from(["", "", "kitchen"]),
+)
+COUNTS = st.integers(0, 9)
+SECTIONS = st.lists(st.tuples(st.sampled_from(["soul", "tail"]), COUNTS, COUNTS, st.none() | COUNTS), max_size=3)
+EVENTS = st.builds(
+    Event,
+    type=st.sampled_from([EventType.API_CALL, EventType.API_CALL, EventType.TURN_STARTED, EventType.TOOL_CALL]),
+    time=MOMENTS,
+    context=CONTEXTS,
+    model=st.sampled_from(["", "small", "large"]),
+    usage=st.none() | st.builds(Usage, tokens_in=COUNTS, tokens_out=COUNTS, cache_read=COUNTS, cache_write=COUNTS),
+    cost_usd=st.none() | COUNTS.map(lambda eighths: eighths / 8),
+    facts=SECTIONS.map(lambda sections: {"sections": sections} if sections else {}),
+)
+READERS = st.builds(
+    Reader,
+    user=st.sampled_from(["alice", "bob", "", "eve"]),
+    clearance=st.sampled_from(Trust),
+    room=st.sampled_from(["", "", "kitchen", "cellar"]),
+    timezone=st.sampled_from(ZONES),
+)
+
+
+def store(events) -> sqlite3.Connection:
+    """Write events and their sums."""
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(read_shipped("store", "schema.sql"))
+    rows = [make_row(event) for event in events]
+    for batch in (rows[::2], rows[1::2]):
+        connection.executemany(INSERT, [row.values for row in batch])
+        write_totals(connection, batch)
+    return connection
+
+
+def may_read(reader: Reader, context: Context) -> bool:
+    """Whether a reader may see what belongs to a context, in plain words."""
+    theirs = reader.clearance is Trust.FULL or (context.user != "" and context.user == reader.user)
+    return theirs and context.trust <= reader.clearance and reader.room in ("", context.room)
+
+
+def count(event: Event, by: By, zone: ZoneInfo):
+    """Yield each name and the figures that an event adds to it."""
+    used = event.usage or Usage()
+    if by is By.SECTION:
+        if event.type is EventType.API_CALL:
+            for name, tokens, cached, usd in event.facts.get("sections", []):
+                yield name, (0, 1, usd is None, tokens, 0, cached, 0, usd or 0)
+        return
+    if by is By.DAY:
+        name = event.time.astimezone(zone).date().isoformat()
+    elif by is By.ALL:
+        name = ""
+    else:
+        name = event.model if by is By.MODEL else getattr(event.context, NAMES[by])
+    if event.type is EventType.TURN_STARTED:
+        yield name, (1, 0, 0, 0, 0, 0, 0, 0)
+    if event.type is EventType.API_CALL:
+        tokens = (used.tokens_in, used.tokens_out, used.cache_read, used.cache_write)
+        yield name, (0, 1, event.cost_usd is None, *tokens, event.cost_usd or 0)
+
+
+@settings(max_examples=CASES)
+@given(
+    events=st.lists(EVENTS, max_size=25),
+    reader=READERS,
+    by=st.sampled_from(By),
+    since=st.none() | MOMENTS,
+    until=st.none() | MOMENTS,
+)
+def test_sums_are_those_of_the_rows(events, reader, by, since, until):
+    """Each sum is what the rows that the reader may see add up to, in every zone and between any times."""
+    expected = defaultdict(lambda: [0] * len(FIGURES))
+    for event in events:
+        inside = (since is None or event.time >= since) and (until is None or event.time < until)
+        for name, figures in count(event, by, ZoneInfo(reader.timezone or "UTC")):
+            if inside and may_read(reader, event.context):
+                expected[name] = [one + other for one, other in zip(expected[name], figures, strict=True)]
+    connection = store(events)
+    found = sum_by(connection, reader, by, since, until)
+    connection.close()
+    for total in found:
+        assert (total.cost_usd is None) == (total.calls == total.unpriced)
+    shown = {total.name: [getattr(total, figure) or 0 for figure in FIGURES] for total in found}
+    assert shown == dict(expected)
+
+
+def call(session: str, tokens: int, cost: float | None, time: datetime = BEGIN) -> Event:
+    """A call of a session."""
+    usage = Usage(tokens_in=tokens, tokens_out=1)
+    return Event(type=EventType.API_CALL, time=time, context=Context(session=session), usage=usage, cost_usd=cost)
+
+
+OWNER = Reader(user="owner", clearance=Trust.FULL)
+
+
+def test_largest():
+    """The largest names are found, by tokens or by cost, also when part of them lies in the hours before whole days."""
+    events = [call(f"s{number}", number, 100 - number) for number in range(100)]
+    events += [call("s3", 500, 1.0, BEGIN + timedelta(days=1)), call("s1", 96, 1.0, BEGIN + timedelta(days=1))]
+    connection = store(events)
+    since = BEGIN - timedelta(minutes=7)
+    assert [total.name for total in sum_by(connection, OWNER, "session", since, limit=4)] == ["s3", "s99", "s1", "s98"]
+    assert [total.name for total in sum_by(connection, OWNER, "session", limit=1)] == ["s3"]
+    costly = sum_by(connection, OWNER, "session", since, most="cost", limit=2)
+    assert [total.name for total in costly] == ["s0", "s1"]
+    connection.close()
+
+
+def test_unknown_price():
+    """Where nobody knows a price the cost is None and never zero; with some known, the others are counted."""
+    connection = store([call("a", 1, None), call("b", 1, None), call("b", 1, 0.5), call("c", 1, 0.0)])
+    totals = {total.name: total for total in sum_by(connection, OWNER, By.SESSION)}
+    assert (totals["a"].cost_usd, totals["a"].unpriced) == (None, 1)
+    assert (totals["b"].cost_usd, totals["b"].unpriced) == (0.5, 1)
+    assert (totals["c"].cost_usd, totals["c"].unpriced) == (0.0, 0)
+    connection.close()
+
+
+@pytest.mark.parametrize("by", ["week", "x' OR '1'='1", ""])
+def test_unknown_sum(by):
+    """A sum that is not kept is refused with those that are."""
+    connection = store([])
+    with pytest.raises(UnknownName, match="session"):
+        sum_by(connection, OWNER, by)
+    connection.close()
+
+
+def test_short_walks():
+    """Every sum is read from kept sums by their key; no table is read whole."""
+    connection = store([])
+    asked = []
+    connection.set_trace_callback(asked.append)
+    for by in By:
+        sum_by(connection, Reader(user="alice", clearance=Trust.INNER), by, BEGIN, BEGIN + timedelta(days=3, minutes=1))
+    connection.set_trace_callback(None)
+    plans = [json.dumps(connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()) for query in set(asked)]
+    assert plans
+    assert not [plan for plan in plans if "SCAN totals" in plan or "SCAN events" in plan]
+    connection.close()

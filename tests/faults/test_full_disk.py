@@ -1,0 +1,80 @@
+"""Claims about a disk that is full: turns go on, losses are counted, and the log says so once it can."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from foreword.store.open import FILE
+
+# The limit on a file's size stands in for the end of the disk: SQLite meets the same failing write. It is lifted later.
+CODE = """
+import resource, signal, sys, time
+from datetime import UTC, datetime
+from foreword.events.event import Event, EventType, Level
+from foreword.events.log import Bounds, EventLog
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+log = EventLog(sys.argv[1], bounds=Bounds(rows=500, pause=0.05, closing=2.0, acknowledge=0.2))
+def tell(level=Level.INFO):
+    log.record(Event(type=EventType.TOOL_CALL, time=datetime.now(UTC), level=level, facts={"text": "x" * 1000}))
+
+tell(Level.ERROR)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), hard))
+slowest = 0.0
+for number in range(3_000):
+    begin = time.perf_counter()
+    tell(Level.WARN if number % 100 == 0 else Level.INFO)
+    slowest = max(slowest, time.perf_counter() - begin)
+    time.sleep(0.0002)
+assert not log.flush(0.3)
+full = log.lost
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+assert log.flush(5) or log.flush(5)
+tell(Level.ERROR)
+log.close()
+print(full, log.lost, slowest)
+"""
+
+
+@pytest.mark.parametrize("limit", [300_000, 1_000])
+def test_full(tmp_path, limit):
+    """No event raises or waits long on a full disk; afterwards every row is there or counted in a row that says why."""
+    run = subprocess.run(
+        [sys.executable, "-c", CODE, tmp_path, str(limit)], check=True, capture_output=True, text=True, timeout=60
+    )
+    full, lost, slowest = run.stdout.split()
+    assert run.stderr == ""
+    assert int(full) > 0
+    assert float(slowest) < 0.4
+    connection = sqlite3.connect(tmp_path / FILE)
+    (kept,) = connection.execute("SELECT count(*) FROM events WHERE event_type = 'tool_call'").fetchone()
+    told, reason = connection.execute(
+        "SELECT sum(json_extract(metadata, '$.lost')), max(error) FROM events WHERE event_type = 'events_lost'"
+    ).fetchone()
+    assert told == int(lost)
+    assert kept + told == 3_002
+    assert "disk" in reason
+    assert connection.execute("SELECT count(*) FROM events WHERE level = 'warn' AND category = 'tool'").fetchone() == (
+        30,
+    )
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+
+
+def test_full_from_the_beginning(tmp_path):
+    """A folder that cannot be made or written to ends no turn."""
+    code = CODE.split("tell(Level.ERROR)", maxsplit=1)[0] + "tell(Level.ERROR); tell(); log.close(); print(log.lost)"
+    place = tmp_path / "file"
+    place.write_text("")
+    run = subprocess.run(
+        [sys.executable, "-c", code, os.path.join(place, "state")],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (run.stdout, run.stderr) == ("2\n", "")

@@ -1,0 +1,52 @@
+"""Claims about a process that is killed while it writes."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from foreword.store.open import FILE, open_events
+
+KILLS = 100 if os.environ.get("FOREWORD_SOAK") else 4
+LOOP = Path(__file__).with_name("writing_loop.py")
+
+
+def test_killed_while_writing(tmp_path):
+    """However often a writer is killed, the database opens, and no acknowledged warning or error is missing from it."""
+    dice = random.Random(5)
+    acknowledged: set[tuple[str, int]] = set()
+    for run in range(KILLS):
+        child = subprocess.Popen([sys.executable, LOOP, tmp_path, str(run)], stdout=subprocess.PIPE, text=True)
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(dice.uniform(0.0, 0.3))
+        child.send_signal(signal.SIGKILL)
+        # The last line may be torn: what was not told whole was not acknowledged.
+        told = [line for line in child.communicate()[0].splitlines(keepends=True) if line.endswith("\n")]
+        acknowledged |= {(str(run), int(line)) for line in told}
+        opened = open_events(str(tmp_path))
+        assert opened.note == ""
+        found = set(
+            opened.connection.execute(
+                "SELECT session_id, json_extract(metadata, '$.number') FROM events WHERE level IN ('warn', 'error')"
+            )
+        )
+        assert acknowledged <= found
+        assert opened.connection.execute("PRAGMA quick_check").fetchone() == ("ok",)
+        opened.connection.close()
+    assert len(acknowledged) > KILLS
+    check_sums(tmp_path / FILE)
+
+
+def check_sums(path: Path) -> None:
+    """Check that the sums count exactly the rows that are there."""
+    connection = sqlite3.connect(path)
+    (rows,) = connection.execute("SELECT count(*) FROM events").fetchone()
+    for table in ("totals_quarter", "totals_day"):
+        assert connection.execute(f"SELECT sum(calls) FROM {table} WHERE kind = 'all' AND owner = ''").fetchone() == (
+            rows,
+        )
+    connection.close()

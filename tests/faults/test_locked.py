@@ -1,0 +1,63 @@
+"""Claims about a database that another process has locked."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+
+from foreword.events.event import Event, EventType, Level
+from foreword.events.log import Bounds, EventLog
+from foreword.store.open import FILE
+
+HOLD = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.readline()
+connection.execute("COMMIT")
+"""
+
+
+def tell(level: Level) -> Event:
+    """An event of a level."""
+    return Event(type=EventType.TOOL_CALL, time=datetime.now(UTC), level=level)
+
+
+def test_locked(tmp_path):
+    """While another process holds the lock one error waits a moment and no other does; then every row is there."""
+    bounds = Bounds(patience=0.2, pause=0.05, acknowledge=0.1)
+    with EventLog(str(tmp_path), bounds=bounds) as log:
+        log.record(tell(Level.ERROR))
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLD, tmp_path / FILE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert holder.stdout.readline() == "locked\n"
+        begin = time.perf_counter()
+        for number in range(400):
+            log.record(tell(Level.ERROR if number % 10 == 0 else Level.INFO))
+        assert time.perf_counter() - begin < 0.4
+        assert not log.flush(0.1)
+        holder.communicate("\n")
+        assert log.flush(5) or log.flush(5)
+        assert log.lost == 0
+    connection = sqlite3.connect(tmp_path / FILE)
+    assert connection.execute("SELECT count(*) FROM events").fetchone() == (401,)
+    connection.close()
+
+
+def test_locked_to_the_end(tmp_path):
+    """A program ends though the database stays locked, after a bounded wait, and knows how many rows it lost."""
+    bounds = Bounds(patience=0.1, pause=0.05, acknowledge=0.1, closing=0.5)
+    log = EventLog(str(tmp_path), bounds=bounds)
+    log.record(tell(Level.ERROR))
+    holder = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    for _ in range(10):
+        log.record(tell(Level.INFO))
+    begin = time.perf_counter()
+    log.close()
+    assert time.perf_counter() - begin < 1.5
+    assert log.lost == 10
+    holder.close()

@@ -1,0 +1,37 @@
+"""A process that records events until it is killed; it prints the number of each error that was acknowledged."""
+
+import sys
+from datetime import UTC, datetime
+
+from foreword.events.event import Context, Event, EventType, Level, Usage
+from foreword.events.log import EventLog
+
+
+def main(folder: str, run: str) -> None:
+    """Record infos, warnings and errors without end."""
+    log = EventLog(folder)
+    say("ready")
+    for number in range(1_000_000):
+        level = (Level.INFO, Level.INFO, Level.WARN, Level.INFO, Level.ERROR)[number % 5]
+        log.record(
+            Event(
+                type=EventType.API_CALL,
+                time=datetime.now(UTC),
+                level=level,
+                context=Context(session=run, user="alice"),
+                usage=Usage(tokens_in=1),
+                facts={"number": number},
+            )
+        )
+        if level is not Level.INFO and not log.lost:
+            say(str(number))
+
+
+def say(word: str) -> None:
+    """Say a word at once."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
