@@ -24,11 +24,11 @@ def tell(level=Level.INFO):
 tell(Level.ERROR)
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), hard))
-slowest = 0.0
+waited = 0.0
 for number in range(3_000):
     begin = time.perf_counter()
     tell(Level.WARN if number % 100 == 0 else Level.INFO)
-    slowest = max(slowest, time.perf_counter() - begin)
+    waited += time.perf_counter() - begin
     time.sleep(0.0002)
 assert not log.flush(0.3)
 full = log.lost
@@ -36,7 +36,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 assert log.flush(5) or log.flush(5)
 tell(Level.ERROR)
 log.close()
-print(full, log.lost, slowest)
+print(full, log.lost, waited / (30 * log.bounds.acknowledge))
 """
 
 
@@ -46,10 +46,10 @@ def test_full(tmp_path, limit):
     run = subprocess.run(
         [sys.executable, "-c", CODE, tmp_path, str(limit)], check=True, capture_output=True, text=True, timeout=60
     )
-    full, lost, slowest = run.stdout.split()
+    full, lost, share = run.stdout.split()
     assert run.stderr == ""
     assert int(full) > 0
-    assert float(slowest) < 0.4
+    assert float(share) < 0.5  # of the time it would take if each of the warnings waited
     connection = sqlite3.connect(tmp_path / FILE)
     (kept,) = connection.execute("SELECT count(*) FROM events WHERE event_type = 'tool_call'").fetchone()
     told, reason = connection.execute(
