@@ -1,5 +1,6 @@
 """Upkeep: the index follows the files, and is built anew where it is damaged."""
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from foreword.sources.memories import FACT_STORE, FACTS, load_facts
 
 ATTEMPTS = 2  # to use an index that may be damaged
 UNSURE = ("", LINK)  # stamps that do not tell whether a file has changed
+NONSENSE = (LookupError, TypeError, ValueError, ArithmeticError)  # what comes of an index with the wrong bytes in it
 BATCH = 200  # documents that are indexed at once
 
 T = TypeVar("T")
@@ -84,12 +86,13 @@ class Upkeep:
         try:
             with translate():
                 if self._index is None:
+                    make_room(os.path.join(self._folder, FILE))
                     self._index = SqliteIndex(self._folder)
                 yield self._index
-        except Damaged as damage:
+        except (Damaged, *NONSENSE) as damage:
             self._discard()
             self.notice = f"the memory index was damaged ({damage}) and is built anew"
-            raise
+            raise Damaged(str(damage)) from None
 
     def _discard(self) -> None:
         """Throw the index away; the files are the truth, and it is built from them again."""
@@ -151,6 +154,17 @@ class Upkeep:
             index.restamp(store, path, stamp)
         else:
             index.put(store, path, (stamp, document.sha256), split_document(path, document))
+
+
+def make_room(place: str) -> None:
+    """Put aside what stands in the place of the index and is no file; it may be somebody's."""
+    if os.path.isfile(place) or not os.path.lexists(place):
+        return
+    try:
+        os.replace(place, f"{place}.aside")
+    except OSError as error:
+        raise InputError(f"{place} is no file: {error.strerror or error}; move it away") from None
+    raise Damaged(f"it was no file, and what it was is now {FILE}.aside")
 
 
 def split_document(path: str, document: Document) -> Iterator[Chunk]:
