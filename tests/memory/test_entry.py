@@ -93,7 +93,7 @@ def test_hidden_text() -> None:
 def test_what_is_there_stays(tmp_path: Path) -> None:
     """A file that exists is not written over, and no draft is left."""
     write_file(str(tmp_path), "a/b.md", "one")
-    with pytest.raises(InputError, match=r"^a/b.md cannot be written: File exists; nothing was saved$"):
+    with pytest.raises(InputError, match=r"^a/b.md is there already; nothing was saved$"):
         write_file(str(tmp_path), "a/b.md", "two")
     assert {path.name: path.read_text() for path in (tmp_path / "a").iterdir()} == {"b.md": "one"}
 

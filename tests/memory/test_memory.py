@@ -12,6 +12,7 @@ import pytest
 from foreword import Workspace
 from foreword.errors import InputError
 from foreword.memory import Note
+from foreword.memory.upkeep import Upkeep
 from foreword.testing import NOON, make_workspace, write_files
 from foreword.words import Trust
 
@@ -281,6 +282,40 @@ def test_two_processes(ws: Workspace) -> None:
     assert [process.returncode for process in both] == [0, 0], ends
     assert len(list(ws.memory.entries(Trust.FULL))) == 30
     assert len(find(ws, "comet saw ada ben", limit=50)) == 30
+
+
+SAME = """
+import sys, foreword
+from foreword.memory import Note
+from foreword.testing import NOON
+from foreword.words import Trust
+with foreword.open(sys.argv[1]) as ws:
+    for number in range(40):
+        note = Note(text=f"Comet {number}.", author="ada", clearance=Trust.FAMILIAR, time=NOON)
+        ws.memory.save(note, "social")
+"""
+
+
+def test_two_processes_with_the_same_words(ws: Workspace) -> None:
+    """Two processes that save the very same at once save it once, and neither is told of a failure."""
+    both = [
+        subprocess.Popen([sys.executable, "-c", SAME, ws.files.root], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    ends = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    assert len(list(ws.memory.entries(Trust.FULL))) == 40
+
+
+def test_saved_by_another_in_this_moment(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another process has saved since this one looked is known already.
+
+    Seen to fail while a file that is there already was an error of the disk.
+    """
+    first = ws.memory.save(note("Tea at four."), "social")
+    monkeypatch.setattr(Upkeep, "list", lambda *_: [])
+    again = ws.memory.save(note("Tea at four."), "social")
+    assert (again.known, again.path) == (True, first.path)
 
 
 FULL_DISK = """

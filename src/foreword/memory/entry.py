@@ -98,6 +98,18 @@ def find_provenance(path: str, document: Document) -> Provenance | None:
     )
 
 
+class Taken(InputError):
+    """There is a file already where a new one was to be."""
+
+
+def put(draft: str, place: str, path: str) -> None:
+    """Put a draft in its place; what is there already stays, as it would not if it were renamed."""
+    try:
+        os.link(draft, place)
+    except FileExistsError:
+        raise Taken(f"{path} is there already; nothing was saved") from None
+
+
 def write_file(root: str, path: str, text: str) -> None:
     """Write a new file whole or not at all."""
     place = os.path.join(root, *path.split("/"))
@@ -111,7 +123,7 @@ def write_file(root: str, path: str, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.link(draft, place)  # not rename: what is there already stays
+        put(draft, place, path)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}; nothing was saved") from None
     finally:

@@ -12,6 +12,7 @@ from foreword.memory.entry import (
     NAME,
     Note,
     Provenance,
+    Taken,
     check_text,
     find_place,
     find_provenance,
@@ -151,8 +152,12 @@ class Memory:
                     return Saved(path=path.removeprefix("memory/"), store=store, known=True)
             clean = replace(note, text=text)
             path = find_place(store, clean)
-            write_file(self._files.root, path, write_note(clean))
-            self._upkeep.see(store)
+            try:
+                write_file(self._files.root, path, write_note(clean))
+            except Taken:  # another process has saved the very same in this moment
+                return Saved(path=path.removeprefix("memory/"), store=store, known=True)
+            finally:
+                self._upkeep.see(store)
             return Saved(path=path.removeprefix("memory/"), store=store)
 
     def find_own(self, author: str, clearance: Trust) -> Iterator["Entry"]:
