@@ -11,11 +11,9 @@ from foreword.frozen import frozen
 from foreword.memory.entry import (
     NAME,
     Note,
-    Provenance,
     Taken,
     check_text,
     find_place,
-    find_provenance,
     write_file,
     write_note,
 )
@@ -30,6 +28,7 @@ from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACT_STORE, FACTS
 from foreword.sources.passage import Passage
+from foreword.sources.provenance import Provenance, find_provenance
 from foreword.tokens import Meter
 from foreword.words import Trust
 

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 from foreword.errors import InputError
 from foreword.memory.chunk import Chunk, find_day, split
-from foreword.memory.entry import find_provenance
 from foreword.memory.index import Damaged, Index
 from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
 from foreword.sources.document import Document
 from foreword.sources.files import LINK, SWEEP, Files
 from foreword.sources.memories import FACT_STORE, FACTS, load_facts
+from foreword.sources.provenance import find_provenance
 
 ATTEMPTS = 2  # to use an index that may be damaged
 UNSURE = ("", LINK)  # stamps that do not tell whether a file has changed
