@@ -351,6 +351,35 @@ def test_full_disk(ws: Workspace, room: int) -> None:
     assert find(ws, "birthday", limit=1) == ["social/PEOPLE.md"]
 
 
+FORGETTER = """
+import resource, sys, foreword
+from foreword.errors import InputError
+from foreword.words import Trust
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+try:
+    foreword.open(sys.argv[1]).memory.forget(sys.argv[2], Trust.FULL)
+except InputError as error:
+    print(error)
+"""
+
+
+def test_forgotten_on_a_full_disk(ws: Workspace) -> None:
+    """What cannot be forgotten everywhere stays a file, so that it can be forgotten to the last byte later.
+
+    Seen to fail while the file went first, and the words stayed in the index for good.
+    """
+    saved = ws.memory.save(note("Xanthippe keeps ocelots."), "social")
+    assert find(ws, "ocelots") == [saved.path]
+    ws.memory.close()
+    run = [sys.executable, "-c", FORGETTER, ws.files.root, saved.path]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("the memory index cannot be used: ")
+    ws.memory.forget(saved.path, Trust.FULL)
+    files = [path for path in Path(ws.files.root).rglob("*") if path.is_file()]
+    assert not [path for path in files if b"ocelot" in path.read_bytes()]
+
+
 def test_not_to_be_written(ws: Workspace) -> None:
     """Where a folder ought to be and something else is, saving and searching say so clearly."""
     write_files(ws.files.root, {"memory/social/inbox": "a file"})

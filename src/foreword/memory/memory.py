@@ -187,9 +187,10 @@ class Memory:
         if place not in self._list_for(store, clearance):
             raise InputError(f"there is no {path!r} here")
         document = self._files.read(place)
-        self._remove(place)
-        self._upkeep.see(store)
-        self._upkeep.ask(lambda index: drop(store, place, index))
+        with self._upkeep.lock:  # the index first: what cannot be forgotten there can be tried again while it is a file
+            self._upkeep.ask(lambda index: drop(store, place, index))
+            self._remove(place)
+            self._upkeep.see(store)
         return document.body if isinstance(document, Document) else ""
 
     def promote(self, path: str, target: str, clearance: Trust) -> str:
