@@ -284,6 +284,37 @@ def test_two_processes(ws: Workspace) -> None:
     assert len(find(ws, "comet saw ada ben", limit=50)) == 30
 
 
+MIXED = """
+import sys, foreword
+from foreword.memory import Note
+from foreword.testing import NOON
+from foreword.words import Trust
+name = sys.argv[2]
+with foreword.open(sys.argv[1]) as ws:
+    for number in range(12):
+        note = Note(text=f"{name} saw comet {number}.", author=name, clearance=Trust.FAMILIAR, time=NOON)
+        path = ws.memory.save(note, "social").path
+        ws.memory.search("comet birthday", Trust.FULL, limit=50)
+        if number % 3 == 1:
+            ws.memory.forget(path, Trust.FULL)
+        if number % 3 == 2:
+            ws.memory.promote(path, f"shared/{name}-{number}.md", Trust.FULL)
+    assert not ws.memory.notice, ws.memory.notice
+"""
+
+
+def test_three_processes(ws: Workspace) -> None:
+    """Processes that save, search, forget and promote at once do not disturb one another."""
+    command, names = [sys.executable, "-c", MIXED, ws.files.root], ("ada", "ben", "cleo")
+    every = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True) for name in names]
+    ends = [process.communicate(timeout=120)[1] for process in every]
+    assert [process.returncode for process in every] == [0, 0, 0], ends
+    ws.refresh(now=True)
+    texts = {f"{name} saw comet {number}." for name in names for number in range(12) if number % 3 != 1}
+    assert {hit.text for hit in ws.memory.search("saw comet", Trust.FULL, limit=50)} == texts
+    assert len(list(ws.memory.entries(Trust.FULL))) == 12
+
+
 SAME = """
 import sys, foreword
 from foreword.memory import Note
