@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from foreword.config import Config, load
 from foreword.config.schema import SITUATIONS, STORES, Agent, Identity, Room, Situation, Store, User
 from foreword.errors import ConfigError
+from foreword.sources.memories import FACT_STORE
 from foreword.words import Trust
 
 HEAD = "owner: alice\nusers: {alice: {trust: full}}\n"
@@ -138,6 +139,15 @@ def test_unusable_name(kind: str, name: str) -> None:
     (fault,) = list_faults(text)
     assert fault.startswith("foreword.yaml:4: ")
     assert "is not a usable name" in fault
+
+
+def test_the_store_of_facts() -> None:
+    """No store is called like the facts, which have a trust of their own.
+
+    Seen to fail while such a store showed memories.json to everybody who may see the store.
+    """
+    (fault,) = list_faults(f"{HEAD}stores:\n  {FACT_STORE}: {{trust: familiar}}")
+    assert fault == "foreword.yaml:4: stores.facts is what memories.json is known by; give the store another name"
 
 
 @pytest.mark.parametrize("kind", ["agents", "situations", "stores"])

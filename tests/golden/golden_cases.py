@@ -3,6 +3,7 @@
 import golden_characters
 import golden_coop
 import golden_limits
+import golden_memory
 import golden_moltis
 import golden_nova
 import golden_osa
@@ -12,6 +13,7 @@ import golden_spec010
 MODULES = (
     golden_sections,
     golden_limits,
+    golden_memory,
     golden_coop,
     golden_osa,
     golden_moltis,

@@ -10,14 +10,13 @@ from foreword.errors import InputError
 from foreword.memory.entry import (
     LONGEST,
     Note,
-    Provenance,
     check_text,
     find_places,
-    find_provenance,
     write_file,
     write_note,
 )
 from foreword.sources.document import parse_document
+from foreword.sources.provenance import Provenance, find_provenance
 from foreword.testing import NOON
 from foreword.words import Trust
 

@@ -13,6 +13,7 @@ import pytest
 from foreword import Workspace
 from foreword.errors import InputError
 from foreword.memory import Note
+from foreword.memory.upkeep import Upkeep
 from foreword.testing import NOON, make_workspace, write_files
 from foreword.words import Trust
 
@@ -312,6 +313,71 @@ def test_two_processes(ws: Workspace) -> None:
     assert len(find(ws, "comet saw ada ben", limit=50)) == 30
 
 
+MIXED = """
+import sys, foreword
+from foreword.memory import Note
+from foreword.testing import NOON
+from foreword.words import Trust
+name = sys.argv[2]
+with foreword.open(sys.argv[1]) as ws:
+    for number in range(12):
+        note = Note(text=f"{name} saw comet {number}.", author=name, clearance=Trust.FAMILIAR, time=NOON)
+        path = ws.memory.save(note, "social").path
+        ws.memory.search("comet birthday", Trust.FULL, limit=50)
+        if number % 3 == 1:
+            ws.memory.forget(path, Trust.FULL)
+        if number % 3 == 2:
+            ws.memory.promote(path, f"shared/{name}-{number}.md", Trust.FULL, "alice")
+    assert not ws.memory.notice, ws.memory.notice
+"""
+
+
+def test_three_processes(ws: Workspace) -> None:
+    """Processes that save, search, forget and promote at once do not disturb one another."""
+    command, names = [sys.executable, "-c", MIXED, ws.files.root], ("ada", "ben", "cleo")
+    every = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True) for name in names]
+    ends = [process.communicate(timeout=120)[1] for process in every]
+    assert [process.returncode for process in every] == [0, 0, 0], ends
+    ws.refresh(now=True)
+    texts = {f"{name} saw comet {number}." for name in names for number in range(12) if number % 3 != 1}
+    assert {hit.text for hit in ws.memory.search("saw comet", Trust.FULL, limit=50)} == texts
+    assert len(list(ws.memory.entries(Trust.FULL))) == 12
+
+
+SAME = """
+import sys, foreword
+from foreword.memory import Note
+from foreword.testing import NOON
+from foreword.words import Trust
+with foreword.open(sys.argv[1]) as ws:
+    for number in range(40):
+        note = Note(text=f"Comet {number}.", author="ada", clearance=Trust.FAMILIAR, time=NOON)
+        ws.memory.save(note, "social")
+"""
+
+
+def test_two_processes_with_the_same_words(ws: Workspace) -> None:
+    """Two processes that save the very same at once save it once, and neither is told of a failure."""
+    both = [
+        subprocess.Popen([sys.executable, "-c", SAME, ws.files.root], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    ends = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    assert len(list(ws.memory.entries(Trust.FULL))) == 40
+
+
+def test_saved_by_another_in_this_moment(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another process has saved since this one looked is known already.
+
+    Seen to fail while a file that is there already was an error of the disk.
+    """
+    first = ws.memory.save(note("Tea at four."), "social")
+    monkeypatch.setattr(Upkeep, "list", lambda *_: [])
+    again = ws.memory.save(note("Tea at four."), "social")
+    assert (again.known, again.path) == (True, first.path)
+
+
 FULL_DISK = """
 import resource, sys, foreword
 from foreword.errors import InputError
@@ -343,6 +409,35 @@ def test_full_disk(ws: Workspace, room: int) -> None:
     left = [path for path in Path(ws.files.root, "memory").rglob("*") if path.is_file()]
     assert len(left) == len(FILES)
     assert find(ws, "birthday", limit=1) == ["social/PEOPLE.md"]
+
+
+FORGETTER = """
+import resource, sys, foreword
+from foreword.errors import InputError
+from foreword.words import Trust
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+try:
+    foreword.open(sys.argv[1]).memory.forget(sys.argv[2], Trust.FULL)
+except InputError as error:
+    print(error)
+"""
+
+
+def test_forgotten_on_a_full_disk(ws: Workspace) -> None:
+    """What cannot be forgotten everywhere stays a file, so that it can be forgotten to the last byte later.
+
+    Seen to fail while the file went first, and the words stayed in the index for good.
+    """
+    saved = ws.memory.save(note("Xanthippe keeps ocelots."), "social")
+    assert find(ws, "ocelots") == [saved.path]
+    ws.memory.close()
+    run = [sys.executable, "-c", FORGETTER, ws.files.root, saved.path]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("the memory index cannot be used: ")
+    ws.memory.forget(saved.path, Trust.FULL)
+    files = [path for path in Path(ws.files.root).rglob("*") if path.is_file()]
+    assert not [path for path in files if b"ocelot" in path.read_bytes()]
 
 
 def test_not_to_be_written(ws: Workspace) -> None:

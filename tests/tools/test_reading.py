@@ -76,9 +76,7 @@ def test_menu_lines_are_redeemed(ws: Workspace) -> None:
     assert [path for path, _ in entries] == ["MEMORY.md", "private/A.md", "social/P.md", "social/inbox/x"]
     for path, tokens in entries:
         text = ws.call(assembly, "memory_get", {"path": path}).text
-        if path == "social/inbox/x":
-            origin, _, text = text.partition("\n")
-            assert origin == "(unreviewed, saved for x)"
+        assert text.startswith("(unreviewed, saved for x)\n") is (path == "social/inbox/x")
         assert assembly.terms.meter.count(text) == int(tokens.replace(",", ""))
 
 

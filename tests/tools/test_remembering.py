@@ -168,3 +168,14 @@ def test_snippet() -> None:
     assert len(find_snippet(text, "ferry", SNIPPET)) <= SNIPPET + 2
     assert find_snippet("z" * 5_000, "ferry", SNIPPET) == "z" * SNIPPET + "…"
     assert find_snippet("one\ntwo", "", SNIPPET) == "one two"
+    assert find_snippet("", "ferry", SNIPPET) == ""
+
+
+def test_blank_passage(tmp_path: Path) -> None:
+    """A passage that is blank, under a heading that answers, breaks nothing.
+
+    Seen to fail while a snippet took its first line for granted.
+    """
+    fence = "# Ferry\n\n```\n" + "\n" * 3_000 + "```\n"
+    with make_workspace(tmp_path, {**FILES, "memory/social/FERRY.md": fence}) as ws:
+        assert "social/FERRY.md" in use(ws, "bob", "memory_search", query="ferry")

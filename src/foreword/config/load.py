@@ -20,6 +20,8 @@ _ROOM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@-]*")
 # Everything here becomes the name of a folder, or part of one.
 _NAMED = {"agents": _NAME, "users": _NAME, "situations": _NAME, "stores": _NAME, "rooms": _ROOM}
 
+_FACTS = "facts"  # the store that memories.json is by itself, with a trust of its own
+
 
 def load(text: str, file: str = "foreword.yaml", blueprints: Collection[str] = ()) -> Config:
     """Load a configuration from its text, or raise ConfigError with every fault; blueprints are checked if given."""
@@ -37,6 +39,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_owner(places)
     yield from _check_agents(places)
     yield from _check_names(places)
+    yield from _check_stores(places)
     yield from _check_groups(places)
     yield from _check_situations(places)
     yield from _check_paths(places)
@@ -71,6 +74,11 @@ def _check_names(places: Places) -> Iterator[Finding]:
         for keys, place in _find(places, kind, "*"):
             if problem := _judge_name(str(keys[-1]), pattern):
                 yield keys, place.line, problem
+
+
+def _check_stores(places: Places) -> Iterator[Finding]:
+    for keys, place in _find(places, "stores", _FACTS):
+        yield keys, place.line, "is what memories.json is known by; give the store another name"
 
 
 def _check_groups(places: Places) -> Iterator[Finding]:

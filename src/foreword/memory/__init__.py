@@ -1,7 +1,8 @@
 """Memory: stores with one minimum trust each, a search that finds, and entries that know where they come from."""
 
-from foreword.memory.entry import Note, Provenance
+from foreword.memory.entry import Note
 from foreword.memory.memory import Entry, Hit, Memory, Saved
 from foreword.memory.upkeep import Stock
+from foreword.sources.provenance import Provenance
 
 __all__ = ["Entry", "Hit", "Memory", "Note", "Provenance", "Saved", "Stock"]

@@ -10,8 +10,8 @@ from threading import get_ident
 
 from foreword.errors import InputError
 from foreword.frozen import frozen
-from foreword.sources.catalogue import INBOX, find_author
-from foreword.sources.document import Document, normalise, one_line, strip_comments
+from foreword.sources.document import normalise, one_line, strip_comments
+from foreword.sources.provenance import INBOX, Provenance
 from foreword.words import Trust
 
 LONGEST = 20_000  # characters of an entry
@@ -33,22 +33,6 @@ class Note:
     """The store with more readers that it is meant for, once a person has confirmed that."""
     confirmed: str = ""
     """The person who confirmed that it is for more readers than where it was learned."""
-
-
-@frozen(eq=True)
-class Provenance:
-    """Where an entry comes from: its author by the folder it lies in, the rest as the entry itself says."""
-
-    author: str
-    clearance: str = ""
-    channel: str = ""
-    time: str = ""
-    wanted: str = ""
-
-    def __str__(self) -> str:
-        at = f" at {self.clearance}" if self.clearance else ""
-        on = f" on {self.channel}" if self.channel else ""
-        return f"unreviewed, saved for {self.author}{at}{on}{', ' + self.time[:10] if self.time else ''}"
 
 
 @frozen(eq=True)
@@ -111,20 +95,6 @@ def quote(value: str) -> str:
     """Write a field so that it stays one text on one line."""
     line = one_line(normalise(value)).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{line}"'
-
-
-def find_provenance(path: str, document: Document) -> Provenance | None:
-    """Find where an entry of an inbox comes from; a file outside one is the owner's word."""
-    author = find_author(path)
-    if not author:
-        return None
-    return Provenance(
-        author=author,
-        clearance=one_line(document.field("clearance")),
-        channel=one_line(document.field("channel")),
-        time=one_line(document.field("time")),
-        wanted=one_line(document.field("wanted")),
-    )
 
 
 def write_file(root: str, path: str, text: str) -> bool:

@@ -2,12 +2,19 @@
 
 import json
 import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from foreword.errors import InputError
-from foreword.memory.entry import drafted
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACTS, LONGEST, read_facts
+
+PATIENCE = 5.0  # seconds to wait for another process that writes
+PAUSE = 0.01
 
 
 def add_fact(files: Files, text: str) -> None:
@@ -15,16 +22,43 @@ def add_fact(files: Files, text: str) -> None:
     fact = one_line(text)
     if len(fact) > LONGEST:
         raise InputError(f"a fact has at most {LONGEST} characters, and this one has {len(fact)}; promote it to a file")
-    held, facts = read_file(files)
-    if fact in map(one_line, facts):
-        raise InputError(f"{FACTS} has this fact already")
-    held.append(fact if all(isinstance(one, str) for one in held) else {"text": fact})
     place = files.locate(FACTS)
     try:
-        with drafted(place, json.dumps(held, ensure_ascii=False, indent=2) + "\n") as draft:
-            os.replace(draft, place)
+        with claim(f"{place}.new") as file:
+            held, facts = read_file(Files(files.root))  # as it is now, whoever wrote it last
+            if fact in map(one_line, facts):
+                raise InputError(f"{FACTS} has this fact already")
+            held.append(fact if all(isinstance(one, str) for one in held) else {"text": fact})
+            json.dump(held, file, ensure_ascii=False, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+            if os.path.exists(place):
+                shutil.copymode(place, file.name)
+            os.replace(file.name, place)
     except OSError as error:
         raise InputError(f"{FACTS} cannot be written: {error.strerror or error}; nothing was changed") from None
+
+
+@contextmanager
+def claim(draft: str) -> Iterator[TextIO]:
+    """Open a draft that only one process can have at a time; what did not become the file is removed."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            # Half of a pair of surrogates, which JSON can name and UTF-8 cannot, stays the escape that it was.
+            file = open(draft, "x", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - closed below
+            break
+        except FileExistsError:
+            if time.monotonic() > end:
+                raise InputError(f"{FACTS} is being written by another process; if not, remove {FACTS}.new") from None
+            time.sleep(PAUSE)
+    with file:
+        try:
+            yield file
+        finally:
+            with suppress(FileNotFoundError):  # it became the file; the next process may have a draft by now
+                if os.path.samestat(os.stat(draft), os.fstat(file.fileno())):
+                    os.unlink(draft)
 
 
 def read_file(files: Files) -> tuple[list[object], list[str]]:

@@ -12,10 +12,8 @@ from foreword.memory.entry import (
     NAME,
     Confirmed,
     Note,
-    Provenance,
     check_text,
     find_places,
-    find_provenance,
     write_confirmed,
     write_file,
     write_note,
@@ -31,6 +29,7 @@ from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACT_STORE, FACTS
 from foreword.sources.passage import Passage
+from foreword.sources.provenance import Provenance, find_provenance
 from foreword.tokens import Meter
 from foreword.words import Trust
 
@@ -149,21 +148,20 @@ class Memory:
             raise InputError(f"there is no store {store!r}")
         with self._upkeep.lock:
             self._files.refresh(now=True)
-            known = self._find_text(text, store)
-            if known:
-                return Saved(path=known, store=store, known=True)
+            for path in self._upkeep.list(store):
+                if self._says(path, text):
+                    return Saved(path=path.removeprefix("memory/"), store=store, known=True)
             clean = replace(note, text=text)
             for path in find_places(store, clean):
                 new = write_file(self._files.root, path, write_note(clean))
                 self._upkeep.see(store)
-                if new or self._find_text(text, store):  # another process may have saved the very same by now
+                if new or self._says(path, text):  # another process may have saved the very same by now
                     return Saved(path=path.removeprefix("memory/"), store=store, known=not new)
             raise InputError("the entry has no place of its own; nothing was saved")
 
-    def _find_text(self, text: str, store: str) -> str:
-        documents = ((path, self._files.read(path)) for path in self._upkeep.list(store))
-        same = (path for path, one in documents if isinstance(one, Document) and one.body == text)
-        return next(same, "").removeprefix("memory/")
+    def _says(self, path: str, text: str) -> bool:
+        document = self._files.read(path)
+        return isinstance(document, Document) and document.body == text
 
     def find_own(self, author: str, clearance: Trust) -> Iterator["Entry"]:
         """Find what was saved for somebody in the stores that the clearance may see, the newest first."""
@@ -200,9 +198,10 @@ class Memory:
         if place not in self._list_for(store, clearance):
             raise InputError(f"there is no {path!r} here")
         document = self._files.read(place)
-        self._remove(place)
-        self._upkeep.see(store)
-        self._upkeep.ask(lambda index: drop(store, place, index))
+        with self._upkeep.lock:  # the index first: what cannot be forgotten there can be tried again while it is a file
+            self._upkeep.ask(lambda index: drop(store, place, index))
+            self._remove(place)
+            self._upkeep.see(store)
         return document.body if isinstance(document, Document) else ""
 
     def promote(self, path: str, target: str, clearance: Trust, person: str) -> str:

@@ -12,6 +12,8 @@ def find_snippet(text: str, query: str, most: int) -> str:
     """Find the lines of a passage that share most words with a query, in so many characters."""
     words = {word[:STEM] for word in WORD.findall(query.lower())}
     lines = [one_line(line) for line in text.split("\n") if line.strip()]
+    if not lines:
+        return ""
     scores = [len(words & {word[:STEM] for word in WORD.findall(line.lower())}) for line in lines]
     first = last = max(range(len(lines)), key=lambda at: scores[at])
     while (size := sum(map(len, lines[first : last + 1]))) < most // 2 and last + 1 < len(lines):

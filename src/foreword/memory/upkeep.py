@@ -1,5 +1,6 @@
 """Upkeep: the index follows the files, and is built anew where it is damaged."""
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,16 +11,16 @@ from typing import TypeVar
 from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.memory.chunk import Chunk, find_day, split
-from foreword.memory.entry import find_provenance
 from foreword.memory.index import Damaged, Index
 from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
-from foreword.sources.catalogue import find_author
 from foreword.sources.document import Document
 from foreword.sources.files import LINK, SWEEP, Files
 from foreword.sources.memories import FACT_STORE, FACTS, load_facts
+from foreword.sources.provenance import find_author, find_provenance
 
 ATTEMPTS = 2  # to use an index that may be damaged
 UNSURE = ("", LINK)  # stamps that do not tell whether a file has changed
+NONSENSE = (LookupError, TypeError, ValueError, ArithmeticError)  # what comes of an index with the wrong bytes in it
 BATCH = 200  # documents that are indexed at once
 
 T = TypeVar("T")
@@ -88,8 +89,15 @@ class Upkeep:
             store=store,
             documents=len(stamps),
             unreviewed=sum(bool(find_author(path)) for path in stamps),
-            indexed=sum(path in known and stamp in (*UNSURE, known[path][0]) for path, stamp in stamps.items()),
+            indexed=sum(path in known and self._is_same(path, stamp, known[path]) for path, stamp in stamps.items()),
         )
+
+    def _is_same(self, path: str, stamp: str, known: tuple[str, str]) -> bool:
+        """Whether a file is as it was indexed; where its stamp does not tell, its text does."""
+        if stamp == known[0] and stamp not in UNSURE:
+            return True
+        document = self._files.read(path)
+        return isinstance(document, Document) and document.sha256 == known[1]
 
     def see(self, *stores: str) -> None:
         """See an own write at once."""
@@ -108,12 +116,13 @@ class Upkeep:
         try:
             with translate():
                 if self._index is None:
+                    make_room(os.path.join(self._folder, FILE))
                     self._index = SqliteIndex(self._folder)
                 yield self._index
-        except Damaged as damage:
+        except (Damaged, *NONSENSE) as damage:
             self._discard()
             self.notice = f"the memory index was damaged ({damage}) and is built anew"
-            raise
+            raise Damaged(str(damage)) from None
 
     def _discard(self) -> None:
         """Throw the index away; the files are the truth, and it is built from them again."""
@@ -175,6 +184,17 @@ class Upkeep:
             index.restamp(store, path, stamp)
         else:
             index.put(store, path, (stamp, document.sha256), split_document(path, document))
+
+
+def make_room(place: str) -> None:
+    """Put aside what stands in the place of the index and is no file; it may be somebody's."""
+    if os.path.isfile(place) or not os.path.lexists(place):
+        return
+    try:
+        os.replace(place, f"{place}.aside")
+    except OSError as error:
+        raise InputError(f"{place} is no file: {error.strerror or error}; move it away") from None
+    raise Damaged(f"it was no file, and what it was is now {FILE}.aside")
 
 
 def split_document(path: str, document: Document) -> Iterator[Chunk]:

@@ -11,6 +11,7 @@ from foreword.sources.document import Document, Trouble, escape_attribute, escap
 from foreword.sources.facts import round_tokens
 from foreword.sources.form import fill_form
 from foreword.sources.memories import FACT_STORE, FACTS, load_facts
+from foreword.sources.provenance import INBOX, find_author, show_entries
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section, write_line
 from foreword.sources.texts import UNFOUND
@@ -18,7 +19,6 @@ from foreword.sources.view import SessionView, StaticView
 from foreword.tokens import Meter
 from foreword.words import Pace, Trust, Verdict
 
-INBOX = "inbox"  # the folder of a store for what agents save, one folder for each author in it
 STRUCTURE = re.compile(r"^[#=_*-]")  # what makes a line more than words
 
 
@@ -126,15 +126,9 @@ def list_stores(
     return lines, troubles
 
 
-def find_author(path: str) -> str:
-    """Return whose unreviewed words a memory holds, by the inbox it lies in; nothing for the owner's own."""
-    parts = path.split("/")
-    return parts[3] if len(parts) > 4 and parts[2] == INBOX else ""
-
-
 def price_author(store: str, author: str, found: Sequence[Document], meter: Meter) -> str:
     """Price all that waits for review from one author; of the words themselves nothing is repeated."""
-    tokens = sum(meter.count(document.body) for document in found)
+    tokens = meter.count(show_entries(found))
     entries = f"{len(found):,} unreviewed entr{'y' if len(found) == 1 else 'ies'} from {author}"
     return write_line(f"{store}/{INBOX}/{author}", tokens, entries)
 

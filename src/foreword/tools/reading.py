@@ -8,12 +8,11 @@ from foreword.assembly import Assembly
 from foreword.budget import Fitted
 from foreword.errors import InputError, UnknownName
 from foreword.frozen import frozen
-from foreword.memory.entry import find_provenance
 from foreword.sources import Section
-from foreword.sources.catalogue import find_author
 from foreword.sources.document import Document
 from foreword.sources.ground import Ground
 from foreword.sources.memories import FACTS, load_facts
+from foreword.sources.provenance import find_author, find_provenance, show_entries
 from foreword.sources.section import quote
 from foreword.sources.trace import Reader
 from foreword.turn import Tool, Toolset
@@ -136,8 +135,7 @@ def find_path(assembly: Assembly, ground: Ground, path: str) -> tuple[str, str] 
             return read_memory(reader, f"memory/{path}")
         mine = [one for one in paths if one.startswith(f"memory/{path}/") and find_author(one)]
         if mine and path.count("/") == 2:
-            found = [read_memory(reader, one) for one in mine]
-            return "\n\n".join(f"({one[1]})\n{one[0]}" for one in found if one)
+            return show_entries(one for one in map(reader.read, mine) if isinstance(one, Document) and one.body)
     if path == FACTS and assembly.clearance.level >= Trust.INNER and not reader.is_listed(path):
         facts = reader.read(path)
         return "\n".join(load_facts(facts) or ()) if isinstance(facts, Document) else None

@@ -1,0 +1,358 @@
+"""One workspace, the same without what is above each clearance, and everything that a turn can see of either."""
+
+import json
+import logging
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from foreword import Assembly, Turn, Workspace
+from foreword.errors import InputError
+from foreword.memory import Note
+from foreword.testing import NOON, make_workspace
+from foreword.tools import BUILT_IN
+from foreword.words import Trust
+
+CONFIG = """\
+owner: alice
+users: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}
+situations: {dm: {ceiling: full}, group: {ceiling: familiar}, open: {ceiling: public}}
+stores: {private: {trust: full}, shared: {trust: inner}, social: {trust: familiar}, vault: {trust: full}}
+memory: {recall: true}
+"""
+LEAST = {
+    "private": Trust.FULL,
+    "vault": Trust.FULL,
+    "shared": Trust.INNER,
+    "facts": Trust.INNER,
+    "social": Trust.FAMILIAR,
+}
+FOLDERS = ("private", "vault", "shared", "social")
+TRUSTS = {"alice": Trust.FULL, "carol": Trust.INNER, "bob": Trust.FAMILIAR, "mallory": Trust.PUBLIC, "": Trust.PUBLIC}
+CEILINGS = {"dm": Trust.FULL, "group": Trust.FAMILIAR, "open": Trust.PUBLIC, "nowhere": Trust.PUBLIC}
+BLUEPRINTS = ("default", "default", "default", "coop", "osa", "spec010", "nova", "moltis")
+WORDS = (
+    *("birthday", "lake", "garden", "ring", "tax", "noon", "ferry", "bread", "Carol", "bob", "when", "2026", "may"),
+    *("OR", "NOT", '"', "*", "NEAR(", "text:", "🙂", "\0", "\ud800", "private", "facts", ""),
+)
+NAMES = ("A.md", "B.md", "deep/C.md", "inbox/bob/d.md", "inbox/alice/e.md")
+ASKED = (*NAMES, "link.md", "up", "up.md", "up/A.md", "facts.md", "nothing.md", "inbox/bob", "inbox/alice", "P.md", "")
+SHAPES = ("{store}/{name}",) * 6 + (
+    *("memory/{store}/{name}", "social/../{store}/{name}", "/{store}/{name}", "{store}/./{name}", "{store}\\{name}"),
+    *("../{store}/{name}", "memories.json", "{store}", "social/{name}/../../{store}/A.md"),
+)
+SECTIONS = ("menu", "recall", "core", "files", "memories", "long-term", "facts", "memory", "remaining", "nothing")
+LINKS = {
+    "link.md": "../private/A.md",
+    "up": "../vault",
+    "up.md": "../vault",
+    "facts.md": "../../memories.json",
+    "deep/link.md": "../../shared/deep/C.md",
+    "round.md": "round.md",
+}
+
+
+def mark(store: str) -> str:
+    """Return a word that stands in every text of one store and nowhere else."""
+    return f"mark{store}"
+
+
+def hide(level: Trust) -> list[str]:
+    """Return the words that a clearance may not see."""
+    return [mark(store) for store, least in LEAST.items() if level < least]
+
+
+def make_files() -> dict[str, str]:
+    """Make the same words in every store, each with the mark of its store in text, heading and front matter."""
+    files = {"foreword.yaml": CONFIG, "AGENTS.md": "Be brief.\n"}
+    for store in FOLDERS:
+        word = mark(store)
+        for name in NAMES:
+            head = f"---\ndescription: {word} described\ntime: {word}\nchannel: {word}\n---\n"
+            text = f"# Heading {word}\n\nThe birthday at the lake, {word}.\n\nA ring, a garden, tax at noon {word}.\n"
+            files[f"memory/{store}/{name}"] = f"{head}{text}\nCarol: {word} was on 3 May 2026, at {name}.\n"
+    files["memories.json"] = json.dumps([f"A birthday in May, {mark('facts')}", f"The ferry at noon {mark('facts')}"])
+    return files
+
+
+def find_least(path: str) -> Trust:
+    """Find the clearance that a file needs."""
+    parts = path.split("/")
+    if path == "memories.json":
+        return Trust.INNER
+    return LEAST[parts[1]] if parts[0] == "memory" else Trust.PUBLIC
+
+
+@dataclass
+class Twin:
+    """A workspace, and the assemblies of its turns."""
+
+    workspace: Workspace
+    turns: dict[Turn, Assembly] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        return Path(self.workspace.files.root)
+
+    def stand(self, turn: Turn) -> Assembly:
+        """Assemble a turn, or take it as it was assembled before."""
+        if turn not in self.turns:
+            self.turns[turn] = self.workspace.assemble(turn)
+        return self.turns[turn]
+
+    def see(self) -> None:
+        """See what has changed on the disk."""
+        self.turns.clear()
+        self.workspace.refresh(now=True)
+        self.workspace.memory._upkeep.see(*LEAST)
+        self.workspace.memory.search("birthday", Trust.FULL)
+
+
+@dataclass
+class World:
+    """The whole workspace, and one for each clearance from which everything above it was deleted."""
+
+    whole: Twin
+    less: Mapping[Trust, Twin]
+    logged: list[str]
+
+    def mirror(self) -> None:
+        """Delete in the others what is above their clearance, then put back everywhere what is gone of the first files.
+
+        Each sees the same changes one after the other: what is equally good is found in the order of its indexing.
+        """
+        self._copy()
+        gone = {path: text for path, text in make_files().items() if not (self.whole.root / path).exists()}
+        for path, text in gone.items():
+            (self.whole.root / path).write_text(text)
+        if gone:
+            self._copy()
+
+    def _copy(self) -> None:
+        self.whole.see()
+        files = read_files(self.whole.root)
+        for level, twin in self.less.items():
+            wanted = {path: text for path, text in files.items() if find_least(path) <= level}
+            held = read_files(twin.root)
+            for path in held.keys() - wanted.keys():
+                (twin.root / path).unlink()
+            for path, text in wanted.items():
+                if held.get(path) != text:
+                    (twin.root / path).parent.mkdir(parents=True, exist_ok=True)
+                    (twin.root / path).write_text(text)
+            twin.see()
+
+
+def read_files(root: Path) -> dict[str, str]:
+    """Read the files that a person could edit."""
+    places = [root / "foreword.yaml", root / "AGENTS.md", root / "memories.json", *(root / "memory").rglob("*.md")]
+    plain = [place for place in places if place.is_file() and not place.is_symlink()]
+    return {place.relative_to(root).as_posix(): place.read_text() for place in plain}
+
+
+class Listener(logging.Handler):
+    """Keeps every record of every logger."""
+
+    def __init__(self, records: list[str]) -> None:
+        super().__init__(logging.DEBUG)
+        self._records = records
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record."""
+        self._records.append(record.getMessage())
+
+
+@contextmanager
+def make_world(folder: Path) -> Iterator[World]:
+    """Make the workspaces, with links from the lowest store to every other, and listen to what is logged."""
+    with ExitStack() as stack:
+
+        def make(name: str, level: Trust) -> Twin:
+            files = {path: text for path, text in make_files().items() if find_least(path) <= level}
+            shutil.rmtree(folder / name, ignore_errors=True)
+            workspace = stack.enter_context(make_workspace(folder / name, files))
+            for link, target in LINKS.items():
+                place = folder / name / "memory" / "social" / link
+                place.parent.mkdir(parents=True, exist_ok=True)
+                os.symlink(target, place)
+            twin = Twin(workspace)
+            twin.see()
+            return twin
+
+        logged: list[str] = []
+        listener = Listener(logged)
+        logger = logging.getLogger()
+        before = logger.level
+        logger.addHandler(listener)
+        logger.setLevel(logging.DEBUG)
+        try:
+            yield World(make("whole", Trust.FULL), {level: make(str(level), level) for level in Trust}, logged)
+        finally:
+            logger.removeHandler(listener)
+            logger.setLevel(before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Somebody somewhere who asks for something in one of the ways there are."""
+
+    surface: str
+    user: str
+    situation: str
+    store: str
+    query: str
+    path: str
+    number: int
+    blueprint: str = "default"
+
+    @property
+    def level(self) -> Trust:
+        """The clearance that this person has there."""
+        return min(TRUSTS[self.user], CEILINGS[self.situation])
+
+    @property
+    def turn(self) -> Turn:
+        """The turn, without a message."""
+        room = "telegram:1" if self.situation == "group" and self.number % 2 else ""
+        return Turn(user=self.user, situation=self.situation, room=room, tools=BUILT_IN, channel="telegram", now=NOON)
+
+
+def draw(dice: random.Random) -> Case:
+    """Draw one case; who asks knows every hidden word and every path, and writes the words in capitals."""
+    user, situation = dice.choice(list(TRUSTS)), dice.choice(list(CEILINGS))
+    store = dice.choice([*LEAST, "", "nope"])
+    hidden = [word.upper() for word in hide(min(TRUSTS[user], CEILINGS[situation]))]
+    return Case(
+        surface=dice.choice(EVERY),
+        user=user,
+        situation=situation,
+        store=store,
+        query=" ".join(dice.choices([*WORDS, *hidden], k=dice.randint(1, 4))),
+        path=dice.choice(SHAPES).format(store=store, name=dice.choice(ASKED)),
+        number=dice.randint(1, 20),
+        blueprint=dice.choice(BLUEPRINTS),
+    )
+
+
+def use(twin: Twin, case: Case, name: str, **arguments: object) -> str:
+    """Use a tool."""
+    return repr(twin.workspace.call(twin.stand(case.turn), name, arguments))
+
+
+def search(twin: Twin, case: Case) -> str:
+    """Search with the tool and without: results, their order, their scores."""
+    hits = twin.workspace.memory.search(case.query, case.level, limit=case.number, store=case.store)
+    return f"{hits!r}\n{use(twin, case, 'memory_search', query=case.query, store=case.store, limit=case.number)}"
+
+
+def get(twin: Twin, case: Case) -> str:
+    """Read a path, from some line on."""
+    return use(twin, case, "memory_get", path=case.path, **{"from": max(1, case.number - 15)})
+
+
+def read_section(twin: Twin, case: Case) -> str:
+    """Read a section, or a path as if it were one."""
+    return use(twin, case, "read_section", id=[*SECTIONS, case.path][case.number % (len(SECTIONS) + 1)])
+
+
+def show_list(twin: Twin, case: Case) -> str:
+    """List a store with the tool and without."""
+    memory = twin.workspace.memory
+    lines = memory.menu(case.level, twin.workspace.ground.measure("openai:gpt-5"), case.store)
+    return f"{lines}\n{use(twin, case, 'memory_list', store=case.store)}"
+
+
+def read(twin: Twin, case: Case) -> str:
+    """Read what was saved for a person, and what waits for review."""
+    memory = twin.workspace.memory
+    entries = [*memory.entries(case.level), *memory.find_own(case.user, case.level)]
+    return f"{entries!r}\n{use(twin, case, 'read_memory')}"
+
+
+def prompt(twin: Twin, case: Case) -> str:
+    """Assemble a whole turn with what it recalls, and everything that is told of it."""
+    turn = replace(case.turn, message=case.query, blueprint=case.blueprint)
+    assembly = twin.workspace.assemble(turn)
+    request = json.dumps(assembly.envelope().request, default=str)
+    whole = json.dumps(assembly.to_dict(), default=str)
+    return "\n".join([assembly.prompt.text, repr(list(assembly.rows())), assembly.explain(), request, whole])
+
+
+def save(twin: Twin, case: Case) -> str:
+    """Save something that only the clearance of the turn may see."""
+    own = twin.workspace.memory.find_store(case.level)
+    text = f"Note {case.number} on the lake, {mark(own)}"
+    return use(twin, case, "save_memory", text=text, store=case.store)
+
+
+def forget(twin: Twin, case: Case) -> str:
+    """Forget a path, or an entry that is there."""
+    own = [entry.path for entry in twin.workspace.memory.entries(case.level)]
+    return use(twin, case, "forget_memory", path=own[case.number % len(own)] if own and case.number > 10 else case.path)
+
+
+def promote(twin: Twin, case: Case) -> str:
+    """Promote an entry to a store that has no more readers than its own."""
+    entries = [entry.path for entry in twin.workspace.memory.entries(case.level)]
+    path = entries[case.number % len(entries)] if entries and case.number > 5 else case.path
+    origin = LEAST.get(path.partition("/")[0], Trust.PUBLIC)
+    target = case.store if LEAST.get(case.store, Trust.PUBLIC) >= origin else "private"
+    place = "memories.json" if target == "facts" else f"{target}/P.md"
+    return twin.workspace.memory.promote(path, place, case.level, case.user)
+
+
+def save_note(twin: Twin, case: Case) -> str:
+    """Save a note as the library does, in a store that the clearance may see."""
+    if case.store not in twin.workspace.memory.open_to(case.level):
+        return ""
+    note = Note(text=f"Ferry {case.number}, {mark(case.store)}", author=case.user, clearance=case.level, time=NOON)
+    return repr(twin.workspace.memory.save(note, case.store))
+
+
+LOOKING: Mapping[str, Callable[[Twin, Case], str]] = {
+    "search": search,
+    "get": get,
+    "section": read_section,
+    "list": show_list,
+    "read": read,
+    "prompt": prompt,
+}
+CHANGING: Mapping[str, Callable[[Twin, Case], str]] = {
+    "save": save,
+    "note": save_note,
+    "forget": forget,
+    "promote": promote,
+}
+EVERY = (*("search", "get", "prompt") * 40, *("section", "list", "read") * 20, *CHANGING)
+
+
+def show(world: World, twin: Twin, case: Case) -> str:
+    """Return all that a case shows, be it an error, a notice or something in the log."""
+    act = {**LOOKING, **CHANGING}[case.surface]
+    world.logged.clear()
+    try:
+        answer = act(twin, case)
+    except InputError as error:
+        answer = f"{type(error).__name__}: {error}"
+    return "\n".join([answer, twin.workspace.memory.notice, *world.logged])
+
+
+def find_leak(world: World, seed: int, cases: int) -> str:
+    """Try generated cases, and return the first that shows what is above its clearance, or nothing."""
+    dice = random.Random(seed)
+    for _ in range(cases):
+        case = draw(dice)
+        shown = show(world, world.whole, case)
+        for word in hide(case.level):
+            if word in shown:
+                return f"{case} shows {word}"
+        if shown != show(world, world.less[case.level], case):
+            return f"{case} changes with what is above it"
+        if case.surface in CHANGING:
+            world.mirror()
+    return ""
