@@ -22,7 +22,7 @@ from foreword.memory.sqlite_index import SqliteIndex
 STORE = "social"
 ROUNDS = 12  # of Newton's method; it is there after about eight
 ENOUGH = 1e-3  # a step that no weight feels
-HELD = 0.01  # how strongly weights are held near zero
+HELD = 1e-4  # how strongly weights are held near zero
 
 Vector = list[float]
 

@@ -3,7 +3,7 @@
 import math
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import NamedTuple
@@ -35,15 +35,15 @@ class Parts(NamedTuple):
 
 
 # Found by bench/memory_weights.py over dialogues; bench/memory_recall.py says what each part contributes.
-TALK = Parts(words=1.0, near=7.0, document=8.5, answer=2.6, author=1.1, question=-1.0, month=3.7, timed=2.1)
+TALK = Parts(words=1.0, near=7.2, document=7.6, answer=2.6, author=1.1, question=-1.0, month=3.9, timed=2.1)
 # In notes nobody answers anybody, and the words themselves say more.
 NOTES = TALK._replace(words=2.5, answer=0.0)
 K1, B = 1.2, 0.75
-NEAR = ((0, 1.0), (1, 0.8), (2, 0.6), (-1, 0.5), (-2, 0.2))  # what follows a word is about it more than what precedes
+NEAR = ((-2, 0.2), (-1, 0.5), (2, 0.6), (1, 0.8), (0, 1.0))  # what follows a word is about it more; the most last
 MANY = 1_000  # chunks whose words are all looked at; words beyond are too common to say much
-FINALISTS = 150  # chunks that are looked at closely
+FINALISTS = 100  # chunks that are looked at closely
 MISSED = 1.0  # what a word is worth that is nowhere in the store, beside the rarest that is
-HEADED = 0.6  # what a word in a heading is worth
+HEADED = 0.6  # what a word in a heading is worth; as much as the word two chunks before
 WORD = re.compile(r"\w+")
 WHEN = re.compile(r"^\s*when\b|\b(?:date|month|year|day|how long|since when)\b", re.IGNORECASE)
 YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
@@ -155,20 +155,20 @@ class Scorer:
 
     def add(self, places: Iterable[tuple[int, str, int]]) -> None:
         """Add a word by all its places: what stands near them is a candidate, too."""
-        rows = Counter[int]()
+        rows: dict[int, int] = {}
         headed = set[int]()
         for row, column, _ in places:
             if column == "text":
-                rows[row] += 1
+                rows[row] = rows.get(row, 0) + 1
             else:
                 headed.add(row)
         headed -= rows.keys()
-        near = dict.fromkeys(headed, HEADED)  # a heading speaks for all under it, and for none as its own words do
-        for row in rows:
-            for step, share in NEAR:
-                if near.get(row + step, 0.0) < share:
-                    near[row + step] = share
-        rows.update(headed)
+        near: dict[int, float] = {}
+        for step, share in NEAR:  # a row near two places has the greater share
+            near.update(dict.fromkeys([row + step for row in rows], share))
+        for row in headed:  # a heading speaks for all under it, and for none as its own words do
+            near[row] = max(near.get(row, 0.0), HEADED)
+            rows[row] = 1
         rarity = weigh_rarity(len(rows), self._figures.chunks)
         for row, share in near.items():
             self._near[row] += rarity * share
@@ -191,13 +191,14 @@ class Scorer:
         self._said.append(word)
 
     def _add_documents(self, rows: Mapping[int, int]) -> None:
-        counts = Counter[int]()
+        counts: dict[int, int] = {}
         starts, sizes = self._figures.starts, self._figures.sizes
         for row, count in rows.items():
-            counts[bisect_right(starts, row) - 1] += count
+            document = bisect_right(starts, row)
+            counts[document] = counts.get(document, 0) + count
         rarity = weigh_rarity(len(counts), len(starts))
         for document, count in counts.items():
-            self._documents[document] += rarity * soften(count, sizes[document] / self._page)
+            self._documents[document] += rarity * soften(count, sizes[document - 1] / self._page)
 
     def best(self, read: Read, limit: int) -> list[Ranked]:
         """Look closely at the most likely chunks, and return the best with their scores."""
@@ -215,35 +216,30 @@ class Scorer:
         """Say what speaks for each of the most likely chunks."""
         likely = choose(self._near, most)
         known = read(list({row - step for row in likely for step in (0, 1)}))
-        total = self._total or 1.0
+        total, starts, documents = self._total or 1.0, self._figures.starts, self._documents
         for row in likely:
             if (found := known.get(row)) is None:
                 continue
             asked = known.get(row - 1)
-            yield (
-                row,
-                found,
-                Parts(
-                    words=self._weigh_words(row, found) / total,
-                    near=self._near[row] / total,
-                    document=self._documents.get(self._figures.find_document(row), 0.0) / total,
-                    answer=self._weigh_words(row - 1, asked) / total if asked and asked.flags & QUESTION else 0.0,
-                    author=float(bool(self._author) and found.author == self._author),
-                    question=float(bool(found.flags & QUESTION)),
-                    month=float(self._fits_month(found.month)),
-                    timed=float(self._question.asks_when and bool(found.flags & TIMED)),
-                ),
+            parts = Parts(
+                words=self._weigh_words(row, found) / total,
+                near=self._near[row] / total,
+                document=documents.get(bisect_right(starts, row), 0.0) / total,
+                answer=self._weigh_words(row - 1, asked) / total if asked and asked.flags & QUESTION else 0.0,
+                author=bool(self._author) and found.author == self._author,
+                question=found.flags & QUESTION != 0,
+                month=bool(self._question.months) and self._fits_month(found.month),
+                timed=self._question.asks_when and found.flags & TIMED != 0,
             )
+            yield row, found, parts
 
     def _weigh_words(self, row: int, found: Row) -> float:
         size = found.words / self._average
-        return sum([word.rarity * soften(word.rows[row], size) for word in self._said if row in word.rows])
+        return sum([rarity * soften(rows[row], size) for rarity, rows, _ in self._said if row in rows])
 
     def _fits_month(self, month: int) -> bool:
         question = self._question
-        if not question.months or not month:
-            return False
-        return month % 12 in question.months and (not question.years or month // 12 in question.years)
+        return month > 0 and month % 12 in question.months and (not question.years or month // 12 in question.years)
 
 
 def weigh(parts: Parts, found: Row) -> float:
