@@ -35,7 +35,7 @@ class Parts(NamedTuple):
 
 
 # Found by bench/memory_weights.py over dialogues; bench/memory_recall.py says what each part contributes.
-TALK = Parts(words=1.0, near=7.2, document=7.6, answer=2.6, author=1.1, question=-1.0, month=3.9, timed=2.1)
+TALK = Parts(words=1.1, near=6.9, document=7.5, answer=2.7, author=1.0, question=-1.0, month=3.9, timed=2.1)
 # In notes nobody answers anybody, and the words themselves say more.
 NOTES = TALK._replace(words=2.5, answer=0.0)
 K1, B = 1.2, 0.75
