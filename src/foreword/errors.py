@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 
 from foreword.frozen import frozen
 
+LONGEST_NAME = 200  # characters of a name in a message
+
 
 class ForewordError(Exception):
     """The root of every error that Foreword raises on purpose."""
@@ -75,3 +77,8 @@ def suggest(name: str, known: Sequence[str]) -> str:
     if not known:
         return "; there is none yet"
     return f"; there is {', '.join(known)}" if len(known) <= 12 else ""
+
+
+def show_name(name: str) -> str:
+    """Show a name that somebody gave, in quotes and no longer than a reader needs."""
+    return repr(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…")

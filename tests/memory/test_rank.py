@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from foreword.memory.chunk import split
-from foreword.memory.rank import STOP, choose, rank, read_question
+from foreword.memory.rank import STOP, choose, gather, rank, read_question, weigh
 from foreword.memory.sqlite_index import SqliteIndex
 
 TALK = """\
@@ -44,7 +44,7 @@ def index(tmp_path: Path) -> SqliteIndex:
 def ask(index: SqliteIndex, text: str, limit: int = 5) -> list[str]:
     """Ask a question and return the texts that were found."""
     found = rank(read_question(text, index, frozenset(index.stem(STOP))), "s", index, limit)
-    return [index.fetch("s", [row])[row].text for _, row, _ in found]
+    return [index.fetch("s", [row])[row].text for _, row, _ in sorted(found, key=lambda one: (-one.score, one.row))]
 
 
 def test_words(index: SqliteIndex) -> None:
@@ -61,6 +61,21 @@ def test_heading(index: SqliteIndex) -> None:
 def test_author(index: SqliteIndex) -> None:
     """Who is named in the question is preferred as its speaker."""
     assert ask(index, "What did Bob do on the weekend?", 1) == ["Bob: I went to the lake with my daughter."]
+
+
+def test_answer(index: SqliteIndex) -> None:
+    """What follows a question that shares words is the answer; the question itself is not."""
+    assert ask(index, "weekend", 1) == ["Bob: I went to the lake with my daughter."]
+
+
+def test_parts(index: SqliteIndex) -> None:
+    """What speaks for a chunk is told part by part, and weighed gives its score."""
+    question = read_question("What did Bob do until dark, in May?", index, frozenset(index.stem(STOP)))
+    ((score, row, _),) = rank(question, "s", index, 1)
+    told = gather(question, "s", index).describe(lambda rows: index.rows("s", rows), 10)
+    (found, parts) = next((found, parts) for at, found, parts in told if at == row)
+    assert (parts.author, parts.month, parts.question, parts.answer) == (1, 1, 0, 0)
+    assert score == weigh(parts, found)
 
 
 def test_nothing_shared(index: SqliteIndex) -> None:

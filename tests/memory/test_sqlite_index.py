@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from foreword.memory.chunk import split
-from foreword.memory.sqlite_index import GAP, SqliteIndex
+from foreword.memory.sqlite_index import COMMON, GAP, SqliteIndex
 
 
 @pytest.fixture
@@ -42,6 +42,23 @@ def test_cleared_by_another(index: SqliteIndex, tmp_path: Path) -> None:
     again.close()
     assert index.frequency("social", "secret") == 0
     assert index.frequency("social", "train") == 1
+
+
+def test_common_words(index: SqliteIndex, tmp_path: Path) -> None:
+    """The count of a common word is the one of the store as it is, whoever changes it."""
+    put(index, "social", "c.md", "\n\n".join(["train"] * COMMON))
+    assert [index.frequency("social", "train") for _ in "ab"] == [COMMON + 1] * 2
+    other = SqliteIndex(str(tmp_path))
+    put(other, "social", "d.md", "One more train.")
+    assert index.frequency("social", "train") == COMMON + 2
+    other.clear()
+    other.close()
+    again = SqliteIndex(str(tmp_path))
+    put(again, "social", "a.md", "Bob likes trains.")
+    put(again, "social", "b.md", "Bob paints.")
+    put(again, "social", "c.md", "Bob sings.")
+    again.close()
+    assert (index.frequency("social", "train"), index.figures("social").chunks) == (1, 3)
 
 
 def test_neighbours(index: SqliteIndex) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from foreword import Turn, Workspace
 from foreword.assembly import Assembly
-from foreword.errors import InputError
+from foreword.errors import InputError, show_name
 from foreword.memory import Memory
 from foreword.testing import make_workspace
 from foreword.tools import BUILT_IN
@@ -119,7 +119,7 @@ def test_any_path(ws: Workspace, path: str) -> None:
     ):
         with pytest.raises(InputError) as caught:
             ws.call(stand(ws), name, {key: path})
-        assert str(caught.value) == f"there is no {path!r}{words}"
+        assert str(caught.value) == f"there is no {show_name(path)}{words}"
         assert str(caught.value).encode()
     for target in (path, f"social/{path}"):
         with pytest.raises(InputError):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from foreword import Assembly, InputError, Tool, Toolset, Trust, Turn, UnknownName, Workspace
+from foreword.errors import show_name
 from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace, write_files
 from foreword.tools import READING
@@ -143,7 +144,7 @@ def test_not_for_them(ws: Workspace, user: str, path: str) -> None:
     """What may not be seen and what does not exist get the same words, whatever the path looks like."""
     with pytest.raises(InputError) as caught:
         get(ws, path, user)
-    assert str(caught.value) == f"there is no {path!r} here"
+    assert str(caught.value) == f"there is no {show_name(path)} here"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def split(body: str, author: str = "", when: str = "") -> Iterator[Chunk]:
         for start, part in cut(lines):
             text = "\n".join(part).strip()
             said = SPEAKER.match(text)
-            for piece in cut_line(text) if len(part) == 1 else (text,):
+            for piece in filter(None, cut_line(text) if len(part) == 1 else (text,)):
                 yield Chunk(
                     first=first + start,
                     last=first + start + len(part) - 1,

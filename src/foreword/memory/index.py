@@ -76,6 +76,9 @@ class Index(Protocol):
     def drop(self, store: str, path: str) -> None:
         """Forget a document, inside `writing`."""
 
+    def empty(self, store: str) -> None:
+        """Forget every document of a store, inside `writing`."""
+
     def scrub(self, store: str) -> None:
         """Leave no byte of what was dropped."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from foreword.config.schema import Config, Store
-from foreword.errors import InputError
+from foreword.errors import InputError, show_name
 from foreword.frozen import frozen
 from foreword.memory.entry import (
     NAME,
@@ -113,13 +113,15 @@ class Memory:
         question = read_question(text, index, self._stop)
         self._upkeep.follow(names, index)
         with index.reading():
-            ranked = [(name, one) for name in names for one in rank(question, name, index, limit)]
-            ranked.sort(key=lambda found: (-found[1].score, found[0], found[1].row))
-            return list(self._show(ranked[:limit], index))
+            hits = [hit for name in names for hit in self._show(name, rank(question, name, index, limit), index)]
+        # Among equals the path and the line decide: rows are numbered by when they were indexed.
+        return sorted(hits, key=lambda hit: (-hit.score, hit.path, hit.first))[:limit]
 
-    def _show(self, found: Iterable[tuple[str, Ranked]], index: Index) -> Iterator[Hit]:
-        for store, (score, row, share) in found:
-            one = index.fetch(store, [row])[row]
+    def _show(self, store: str, ranked: Iterable[Ranked], index: Index) -> Iterator[Hit]:
+        best = list(ranked)
+        found = index.fetch(store, [row for _, row, _ in best])
+        for score, row, share in best:
+            one = found[row]
             document = self._files.read(one.path)
             if not isinstance(document, Document):
                 continue  # it went away between the index and this look
@@ -196,7 +198,7 @@ class Memory:
         """Remove a memory from the files and from the index; returns what it said, for whoever has it still."""
         store, place = path.partition("/")[0], f"memory/{path}"
         if place not in self._list_for(store, clearance):
-            raise InputError(f"there is no {path!r} here")
+            raise InputError(f"there is no {show_name(path)} here")
         document = self._files.read(place)
         with self._upkeep.lock:  # the index first: what cannot be forgotten there can be tried again while it is a file
             self._upkeep.ask(lambda index: drop(store, place, index))
@@ -211,7 +213,7 @@ class Memory:
         document = self._files.read(place) if place in self._list_for(inbox, clearance) else None
         origin = find_provenance(place, document) if isinstance(document, Document) else None
         if not isinstance(document, Document) or origin is None:
-            raise InputError(f"there is no entry {path!r} that waits for review")
+            raise InputError(f"there is no entry {show_name(path)} that waits for review")
         confirmed = f"{person}, {self.now().astimezone(UTC).isoformat(timespec='seconds')}"
         store = self._settle(target, Confirmed(text=document.body, origin=origin, by=confirmed), clearance)
         self._remove(place)

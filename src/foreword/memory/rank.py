@@ -4,38 +4,46 @@ import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
-from itertools import pairwise
 from typing import NamedTuple
 
 from foreword.frozen import frozen
 from foreword.memory.chunk import MONTHS
 from foreword.memory.index import QUESTION, TIMED, Figures, Index, Row
 
-# Found by cross-validation over dialogues; bench/memory_recall.py says what each part contributes.
-TALK = {
-    "words": 0.8,
-    "before": 1.7,
-    "two_before": 1.6,
-    "near": 5.6,
-    "document": 4.8,
-    "author": 1.1,
-    "question": -1.1,
-    "length": 0.65,
-    "pairs": 0.5,
-    "month": 3.9,
-    "timed": 2.0,
-}
-# In notes nobody answers anybody: what stands before says little, and the words themselves say more.
-NOTES = {**TALK, "words": 2.5, "before": 0.0, "two_before": 0.0, "length": 0.2}
+
+class Parts(NamedTuple):
+    """What speaks for one chunk, or how much each of it weighs."""
+
+    words: float
+    """Its own words, by BM25."""
+    near: float
+    """Words in it and close by, by their rarity."""
+    document: float
+    """Words of its document, by BM25."""
+    answer: float
+    """Words of the question that it follows."""
+    author: float
+    """Whether it is said by the one person that is named."""
+    question: float
+    """Whether it only asks."""
+    month: float
+    """Whether it is of a month that is named; words say that too, unless days are written as numbers."""
+    timed: float
+    """Whether it says when, where that is asked."""
+
+
+# Found by bench/memory_weights.py over dialogues; bench/memory_recall.py says what each part contributes.
+TALK = Parts(words=1.1, near=6.9, document=7.5, answer=2.7, author=1.0, question=-1.0, month=3.9, timed=2.1)
+# In notes nobody answers anybody, and the words themselves say more.
+NOTES = TALK._replace(words=2.5, answer=0.0)
 K1, B = 1.2, 0.75
-NEAR = ((0, 1.0), (1, 0.7), (-1, 0.7), (2, 0.4), (-2, 0.4))
+NEAR = ((-2, 0.2), (-1, 0.5), (2, 0.6), (1, 0.8), (0, 1.0))  # what follows a word is about it more; the most last
 MANY = 1_000  # chunks whose words are all looked at; words beyond are too common to say much
-FINALISTS = 150  # chunks that are looked at closely
+FINALISTS = 100  # chunks that are looked at closely
 MISSED = 1.0  # what a word is worth that is nowhere in the store, beside the rarest that is
-HEADED = 0.6  # what a word in a heading is worth
-OUTSIDE, ANYWHERE = -2, -4  # a place in a heading, and one that nobody looked for; next to no other place
+HEADED = 0.6  # what a word in a heading is worth; as much as the word two chunks before
 WORD = re.compile(r"\w+")
 WHEN = re.compile(r"^\s*when\b|\b(?:date|month|year|day|how long|since when)\b", re.IGNORECASE)
 YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
@@ -52,8 +60,6 @@ class Question:
 
     words: tuple[str, ...]
     """The words that say what it is about, each once."""
-    pairs: tuple[tuple[str, str], ...]
-    """Those of them that follow one another."""
     spoken: frozenset[str]
     """Every word as it was written, in lower case."""
     months: tuple[int, ...]
@@ -64,12 +70,9 @@ class Question:
 
 def read_question(text: str, index: Index, stop: frozenset[str]) -> Question:
     """Read a question."""
-    stems = index.stem(text)
-    words = tuple(dict.fromkeys(word for word in stems if word not in stop))
     spoken = frozenset(WORD.findall(text.lower()))
     return Question(
-        words=words,
-        pairs=tuple((a, b) for a, b in pairwise(stems) if a not in stop and b not in stop),
+        words=tuple(dict.fromkeys(word for word in index.stem(text) if word not in stop)),
         spoken=spoken,
         months=tuple(at for at, name in enumerate(MONTHS) if name in spoken),
         years=tuple(int(year) for year in YEAR.findall(text)),
@@ -87,14 +90,17 @@ class Ranked(NamedTuple):
 
 
 def rank(question: Question, store: str, index: Index, limit: int) -> list[Ranked]:
-    """Rank the chunks of a store; the best come first, and what shares no word with the question does not come."""
+    """Rank the chunks of a store, in no order: the best of them, and all that are level with the last of these."""
+    return gather(question, store, index).best(lambda rows: index.rows(store, rows), limit)
+
+
+def gather(question: Question, store: str, index: Index) -> "Scorer":
+    """Gather where the words of a question are in a store."""
     figures = index.figures(store)
-    if not figures.chunks:
-        return []
     people = [name for name in figures.authors if is_named(name, question.spoken)]
     names = set(index.stem(" ".join(people))) if people else set()
     about = [word for word in question.words if word not in names] or list(question.words)
-    counts = sorted((index.frequency(store, word), word) for word in about)
+    counts = sorted((index.frequency(store, word), word) for word in about) if figures.chunks else []
     scorer = Scorer(figures, question, people[0] if len(people) == 1 else "")
     opened = 0
     common: list[tuple[int, str]] = []
@@ -103,21 +109,34 @@ def rank(question: Question, store: str, index: Index, limit: int) -> list[Ranke
         if not count:
             scorer.miss()
         elif opened <= MANY:
-            scorer.add(word, index.postings(store, word))
+            scorer.add(index.postings(store, word))
         else:
             common.append((count, word))
     rare = [word for count, word in counts if count and (count, word) not in common]
     for count, word in common:
         # Where every word is common, the rarest of them opens the candidates.
-        scorer.add_common(word, count, index.match(store, word, rare))
+        scorer.add_common(count, index.match(store, word, rare))
         rare = rare or [word]
-    return scorer.best(lambda rows: index.rows(store, rows), limit)
+    return scorer
 
 
 def is_named(name: str, spoken: frozenset[str]) -> bool:
     """Whether a question speaks of somebody by their first name."""
     parts = WORD.findall(name.lower())
     return bool(parts) and parts[0] in spoken
+
+
+Read = Callable[[Sequence[int]], Mapping[int, Row]]
+
+
+class Word(NamedTuple):
+    """Where a word of the question is."""
+
+    rarity: float
+    rows: Mapping[int, int]
+    """How often each row has it, its heading included."""
+    headed: Collection[int] = ()
+    """The rows that have it in their heading alone."""
 
 
 class Scorer:
@@ -127,106 +146,108 @@ class Scorer:
         self._figures = figures
         self._question = question
         self._author = author
-        self._average = max(figures.words / figures.chunks, 1.0)
+        self._average = max(figures.words / max(figures.chunks, 1), 1.0)
         self._page = max(figures.words / max(len(figures.starts), 1), 1.0)
         self._near: dict[int, float] = defaultdict(float)
-        self._said: list[tuple[float, Mapping[int, Sequence[int]]]] = []
+        self._said: list[Word] = []
         self._documents: dict[int, float] = defaultdict(float)
-        self._places: dict[str, Mapping[int, Sequence[int]]] = {}
         self._total = 0.0
 
-    def add(self, word: str, places: Sequence[tuple[int, str, int]]) -> None:
+    def add(self, places: Iterable[tuple[int, str, int]]) -> None:
         """Add a word by all its places: what stands near them is a candidate, too."""
-        rows: dict[int, list[int]] = {}
-        for row, column, offset in places:
+        rows: dict[int, int] = {}
+        headed = set[int]()
+        for row, column, _ in places:
             if column == "text":
-                rows.setdefault(row, []).append(offset)
+                rows[row] = rows.get(row, 0) + 1
             else:
-                rows.setdefault(row, [OUTSIDE])
-        rarity = self._weigh(word, len(rows), rows)
+                headed.add(row)
+        headed -= rows.keys()
         near: dict[int, float] = {}
-        for row, offsets in rows.items():
-            if offsets[0] == OUTSIDE:  # a heading speaks for all under it, and for none as its own words do
-                near[row] = max(near.get(row, 0.0), HEADED)
-                continue
-            for step, share in NEAR:
-                if near.get(row + step, 0.0) < share:
-                    near[row + step] = share
+        for step, share in NEAR:  # a row near two places has the greater share
+            near.update(dict.fromkeys([row + step for row in rows], share))
+        for row in headed:  # a heading speaks for all under it, and for none as its own words do
+            near[row] = max(near.get(row, 0.0), HEADED)
+            rows[row] = 1
+        rarity = weigh_rarity(len(rows), self._figures.chunks)
         for row, share in near.items():
             self._near[row] += rarity * share
+        self._note(Word(rarity, rows, headed))
         self._add_documents(rows)
 
     def miss(self) -> None:
         """Count a word that the store does not have; a store with fewer of the words answers less."""
         self._total += MISSED * weigh_rarity(0, self._figures.chunks)
 
-    def add_common(self, word: str, count: int, rows: Sequence[int]) -> None:
+    def add_common(self, count: int, rows: Sequence[int]) -> None:
         """Add a word that is too common to look at all its places: only where a rarer one is, or the best by itself."""
-        rarity = self._weigh(word, count, dict.fromkeys(rows, (ANYWHERE,)))
+        rarity = weigh_rarity(count, self._figures.chunks)
         for row in rows:
             self._near[row] += rarity
+        self._note(Word(rarity, dict.fromkeys(rows, 1)))
 
-    def _weigh(self, word: str, count: int, rows: Mapping[int, Sequence[int]]) -> float:
-        rarity = weigh_rarity(count, self._figures.chunks)
-        self._total += rarity
-        self._places[word] = rows
-        self._said.append((rarity, rows))
-        return rarity
+    def _note(self, word: Word) -> None:
+        self._total += word.rarity
+        self._said.append(word)
 
-    def _add_documents(self, rows: Mapping[int, Sequence[int]]) -> None:
-        counts: dict[int, int] = defaultdict(int)
+    def _add_documents(self, rows: Mapping[int, int]) -> None:
+        counts: dict[int, int] = {}
         starts, sizes = self._figures.starts, self._figures.sizes
-        for row, offsets in rows.items():
-            counts[bisect_right(starts, row) - 1] += len(offsets)
-        rarity = weigh_rarity(len(counts), len(self._figures.starts))
+        for row, count in rows.items():
+            document = bisect_right(starts, row)
+            counts[document] = counts.get(document, 0) + count
+        rarity = weigh_rarity(len(counts), len(starts))
         for document, count in counts.items():
-            self._documents[document] += rarity * soften(count, sizes[document] / self._page)
+            self._documents[document] += rarity * soften(count, sizes[document - 1] / self._page)
 
-    def best(self, read: Callable[[Sequence[int]], Mapping[int, Row]], limit: int) -> list[Ranked]:
+    def best(self, read: Read, limit: int) -> list[Ranked]:
         """Look closely at the most likely chunks, and return the best with their scores."""
-        likely = choose(self._near, max(FINALISTS, limit))
-        known = read(list({row - step for row in likely for step in (0, 1, 2)}))
-        said = {row: self._weigh_words(row, found) for row, found in known.items()}
-        scored = [(self._score(row, known[row], said), row) for row in likely if row in known]
-        best = nlargest(limit, scored, key=lambda one: (one[0], -one[1]))
-        return [Ranked(score, row, self._find_share(row, known[row])) for score, row in best]
+        finalists = self.describe(read, max(FINALISTS, limit))
+        scored = [(weigh(parts, found), row, found) for row, found, parts in finalists]
+        least = nlargest(limit, [score for score, _, _ in scored])[-1:]
+        # All that are level with the last: which of them comes first is not for the order of rows to say.
+        best = [one for one in scored if [one[0]] >= least]
+        return [Ranked(score, row, self._find_share(row, found)) for score, row, found in best]
 
     def _find_share(self, row: int, found: Row) -> float:
         """Find how much of the question a chunk has; who talks is answered to, and a note stands for itself."""
-        own = [rarity * (HEADED if rows[row][0] == OUTSIDE else 1.0) for rarity, rows in self._said if row in rows]
+        own = [word.rarity * (HEADED if row in word.headed else 1.0) for word in self._said if row in word.rows]
         return (self._near[row] if found.author else sum(own)) / (self._total or 1.0)
+
+    def describe(self, read: Read, most: int) -> Iterator[tuple[int, Row, Parts]]:
+        """Say what speaks for each of the most likely chunks."""
+        likely = choose(self._near, most)
+        known = read(list({row - step for row in likely for step in (0, 1)}))
+        total, starts, documents = self._total or 1.0, self._figures.starts, self._documents
+        for row in likely:
+            if (found := known.get(row)) is None:
+                continue
+            asked = known.get(row - 1)
+            parts = Parts(
+                words=self._weigh_words(row, found) / total,
+                near=self._near[row] / total,
+                document=documents.get(bisect_right(starts, row), 0.0) / total,
+                answer=self._weigh_words(row - 1, asked) / total if asked and asked.flags & QUESTION else 0.0,
+                author=bool(self._author) and found.author == self._author,
+                question=found.flags & QUESTION != 0,
+                month=bool(self._question.months) and self._fits_month(found.month),
+                timed=self._question.asks_when and found.flags & TIMED != 0,
+            )
+            yield row, found, parts
 
     def _weigh_words(self, row: int, found: Row) -> float:
         size = found.words / self._average
-        return sum([rarity * soften(len(rows[row]), size) for rarity, rows in self._said if row in rows])
-
-    def _score(self, row: int, found: Row, said: Mapping[int, float]) -> float:
-        total = self._total or 1.0
-        parts = {
-            "words": said[row] / total,
-            "before": said.get(row - 1, 0.0) / total,
-            "two_before": said.get(row - 2, 0.0) / total,
-            "near": self._near[row] / total,
-            "document": self._documents.get(self._figures.find_document(row), 0.0) / total,
-            "author": float(bool(self._author) and found.author == self._author),
-            "question": float(bool(found.flags & QUESTION)),
-            "length": math.log1p(found.words),
-            "pairs": float(sum([self._has_pair(row, *pair) for pair in self._question.pairs])),
-            "month": float(self._fits_month(found.month)),
-            "timed": float(self._question.asks_when and bool(found.flags & TIMED)),
-        }
-        weights = TALK if found.author else NOTES
-        return sum([weights[name] * value for name, value in parts.items()])
-
-    def _has_pair(self, row: int, first: str, second: str) -> bool:
-        one, other = self._places.get(first, {}).get(row), self._places.get(second, {}).get(row)
-        return one is not None and other is not None and any(offset + 1 in other for offset in one)
+        return sum([rarity * soften(rows[row], size) for rarity, rows, _ in self._said if row in rows])
 
     def _fits_month(self, month: int) -> bool:
         question = self._question
-        if not question.months or not month:
-            return False
-        return month % 12 in question.months and (not question.years or month // 12 in question.years)
+        return month > 0 and month % 12 in question.months and (not question.years or month // 12 in question.years)
+
+
+def weigh(parts: Parts, found: Row) -> float:
+    """Weigh what speaks for a chunk."""
+    weights = TALK if found.author else NOTES
+    return sum([weight * part for weight, part in zip(weights, parts, strict=True)])
 
 
 def choose(scores: Mapping[int, float], most: int) -> list[int]:

@@ -15,6 +15,7 @@ VERSION = 2  # of the tables and of how documents are split; another one is buil
 PATIENCE = 5.0  # seconds to wait for another process that writes
 TOKENIZE = "porter unicode61 remove_diacritics 2"
 KINDS = ("vocabulary", "counts", "words", "chunks", "documents", "authors")  # in the order in which they can go
+COMMON = 1_000  # chunks with a word, from which on counting them takes long enough to remember the count
 GAP = 3  # rows between two documents; neighbours are at most two apart
 
 
@@ -26,6 +27,7 @@ class SqliteIndex:
         os.makedirs(folder, exist_ok=True)
         self._stores: dict[str, str] = {}
         self._figures: dict[str, tuple[int, Figures]] = {}
+        self._common: dict[str, tuple[int, dict[str, int]]] = {}
         self._open()
 
     def _open(self) -> None:
@@ -83,6 +85,7 @@ class SqliteIndex:
             self._base.execute("DROP TABLE IF EXISTS stores")
         self._stores.clear()
         self._figures.clear()
+        self._common.clear()
 
     def _name(self, store: str) -> str:
         """Return the ending of a store's tables, which are made when they are first needed.
@@ -96,7 +99,8 @@ class SqliteIndex:
         if self._base.execute("SELECT 1 FROM stores WHERE name = ?", (store,)).fetchone() is None:
             inside = self._base.in_transaction
             with nullcontext() if inside else self.writing():
-                self._base.execute("INSERT OR IGNORE INTO stores(name) VALUES (?)", (store,))
+                # Changes are counted from anywhere: after a clearing, the same number means the same content.
+                self._base.execute("INSERT OR IGNORE INTO stores(name, changes) VALUES (?, random() / 2)", (store,))
                 self._make(name)
             if inside:
                 return name  # it may yet be rolled back
@@ -185,9 +189,19 @@ class SqliteIndex:
         (words,) = base.execute(f"DELETE FROM documents_{name} WHERE id = ? RETURNING words", found).fetchone()
         self._touch(store, -chunks, -words)
 
+    def empty(self, store: str) -> None:
+        """Forget every document of a store, inside `writing`."""
+        name = self._name(store)
+        self._base.execute(f"INSERT INTO words_{name}(words_{name}) VALUES ('delete-all')")
+        for kind in ("chunks", "documents", "authors"):
+            self._base.execute(f"DELETE FROM {kind}_{name}")
+        self._base.execute("UPDATE stores SET changes = changes + 1, chunks = 0, words = 0 WHERE name = ?", (store,))
+
     def scrub(self, store: str) -> None:
         """Leave no byte in the file of what was dropped."""
         name = self._name(store)
+        with self.writing():
+            self._base.execute(f"DELETE FROM authors_{name} WHERE name NOT IN (SELECT author FROM chunks_{name})")
         self._base.execute(f"INSERT INTO words_{name}(words_{name}) VALUES ('optimize')")
         self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -225,9 +239,17 @@ class SqliteIndex:
         return tuple(word for (word,) in words)
 
     def frequency(self, store: str, word: str) -> int:
-        """Count the chunks of a store that have a word."""
-        row = self._base.execute(f"SELECT doc FROM counts_{self._name(store)} WHERE term = ?", (word,)).fetchone()
-        return int(row[0]) if row else 0
+        """Count the chunks of a store that have a word; a common word is counted again only after a change."""
+        name = self._name(store)
+        (changes,) = self._base.execute("SELECT changes FROM stores WHERE name = ?", (store,)).fetchone()
+        known, counts = self._common.get(store, (None, {}))
+        if known == changes and word in counts:
+            return counts[word]
+        row = self._base.execute(f"SELECT doc FROM counts_{name} WHERE term = ?", (word,)).fetchone()
+        count = int(row[0]) if row else 0
+        if count >= COMMON:
+            self._common[store] = (changes, {**(counts if known == changes else {}), word: count})
+        return count
 
     def postings(self, store: str, word: str) -> list[tuple[int, str, int]]:
         """Return every place of a word in a store: the row, the column and the place in it."""

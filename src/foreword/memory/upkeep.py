@@ -61,11 +61,12 @@ class Upkeep:
 
     def reindex(self, stores: Iterable[str]) -> Iterator[tuple[str, int, int]]:
         """Build the index anew; tells the store, and how many of how many documents are done."""
+        names = list(stores)
         with self.lock:
-            self._discard()
+            self.ask(lambda index: empty(names, index))
             try:
                 with self._guarded() as index:
-                    for name in stores:
+                    for name in names:
                         yield from self._sync(name, index, now=True)
             except Damaged:
                 raise InputError(f"{self.notice}; try again") from None
@@ -195,6 +196,13 @@ def make_room(place: str) -> None:
     except OSError as error:
         raise InputError(f"{place} is no file: {error.strerror or error}; move it away") from None
     raise Damaged(f"it was no file, and what it was is now {FILE}.aside")
+
+
+def empty(stores: Iterable[str], index: Index) -> None:
+    """Empty stores in the index; not by removing the file, which other processes may be reading."""
+    with index.writing():
+        for store in stores:
+            index.empty(store)
 
 
 def split_document(path: str, document: Document) -> Iterator[Chunk]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.budget import Fitted
-from foreword.errors import InputError, UnknownName
+from foreword.errors import InputError, UnknownName, show_name
 from foreword.frozen import frozen
 from foreword.sources import Section
 from foreword.sources.document import Document
@@ -80,7 +80,7 @@ def call(assembly: Assembly, ground: Ground, name: str, arguments: Mapping[str, 
     found = next((one for one in tries if one is not None), None)
     if found is None:
         # The same words for what is not there and for what may not be seen.
-        raise InputError(f"there is no {target!r} here")
+        raise InputError(f"there is no {show_name(target)} here")
     text, origin = found if isinstance(found, tuple) else (found, "")
     reading = cut(text, first or 1, lines, assembly, f"{name}({quote(target)}")
     return introduce(reading, origin, assembly) if origin else reading

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from foreword.assembly import Assembly
-from foreword.errors import InputError, UnknownName
+from foreword.errors import InputError, UnknownName, show_name
 from foreword.memory import Hit, Memory, Note
 from foreword.memory.snippet import find_snippet
 from foreword.sources.document import one_line
@@ -116,7 +116,7 @@ class Remembering:
         own = self._memory.find_store(self._level)
         wanted = take_text(arguments, "store", "") or own
         if wanted not in self._memory.open_to(self._level):
-            raise InputError(f"there is no {wanted!r} here")
+            raise InputError(f"there is no {show_name(wanted)} here")
         note = Note(
             text=take_text(arguments, "text"),
             author=turn.user,
@@ -160,7 +160,7 @@ class Remembering:
         own = {entry.path for entry in self._memory.find_own(turn.user, self._level)} if turn.user else set()
         owner = turn.user == self._ground.config.owner and self._level is Trust.FULL
         if path not in own and not owner:
-            raise InputError(f"there is no {path!r} of this person here")
+            raise InputError(f"there is no {show_name(path)} of this person here")
         text = self._memory.forget(path, self._level)
         note = self.forget_sent(text, owner=owner)
         return self._answer(f"Forgotten: {path}. {note}".rstrip(), path.partition("/")[0], 1)
