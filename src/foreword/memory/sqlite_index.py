@@ -27,6 +27,7 @@ class SqliteIndex:
         os.makedirs(folder, exist_ok=True)
         self._stores: dict[str, str] = {}
         self._figures: dict[str, tuple[int, Figures]] = {}
+        self._stamps: dict[str, tuple[int, dict[str, tuple[str, str]]]] = {}
         self._common: dict[str, tuple[int, dict[str, int]]] = {}
         self._open()
 
@@ -86,6 +87,7 @@ class SqliteIndex:
         self._stores.clear()
         self._figures.clear()
         self._common.clear()
+        self._stamps.clear()
 
     def _name(self, store: str) -> str:
         """Return the ending of a store's tables, which are made when they are first needed.
@@ -129,12 +131,17 @@ class SqliteIndex:
     def stamps(self, store: str) -> Mapping[str, tuple[str, str]]:
         """Return what is indexed of a store: each document's path, the stamp of its file and the hash of its text."""
         name = self._name(store)
-        rows = self._base.execute(f"SELECT path, stamp, sha256 FROM documents_{name}")
-        return {path: (stamp, sha256) for path, stamp, sha256 in rows}
+        (changes,) = self._base.execute("SELECT changes FROM stores WHERE name = ?", (store,)).fetchone()
+        known = self._stamps.get(store)
+        if known is None or known[0] != changes:
+            rows = self._base.execute(f"SELECT path, stamp, sha256 FROM documents_{name}")
+            known = self._stamps[store] = (changes, {path: (stamp, sha256) for path, stamp, sha256 in rows})
+        return known[1]
 
     def restamp(self, store: str, path: str, stamp: str) -> None:
         """Note that a file was touched and says what it said, inside `writing`."""
         self._base.execute(f"UPDATE documents_{self._name(store)} SET stamp = ? WHERE path = ?", (stamp, path))
+        self._touch(store, 0, 0)
 
     def put(self, store: str, path: str, mark: tuple[str, str], chunks: Iterable[Chunk]) -> None:
         """Index a document anew, inside `writing`."""

@@ -142,13 +142,11 @@ class Upkeep:
             return {FACTS: files.stamp(FACTS)} if found and files.find_target(FACTS) == FACTS else {}
         if files.find_target(folder) != folder:
             return {}
-        paths = [path for path in files.list(folder) if path not in self._listed]
-        stamps = {path: files.stamp(path) for path in paths}
-        return {path: stamp for path, stamp in stamps.items() if self._holds(path, stamp)}
+        stamps = files.stamps(path for path in files.list(folder) if path not in self._listed)
+        return {path: stamp for path, stamp in stamps.items() if stamp != LINK or self._holds(path)}
 
-    def _holds(self, path: str, stamp: str) -> bool:
-        if stamp != LINK:
-            return True
+    def _holds(self, path: str) -> bool:
+        """Whether a link leads to another file of its store."""
         target = self._files.find_target(path)
         inside = target.startswith(path[: path.index("/", len("memory/")) + 1])
         return target != path and inside and target not in self._listed

@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Generic, TypeVar
@@ -80,15 +80,26 @@ class Files:
 
     def stamp(self, path: str) -> str:
         """Return what changes when a file does, without opening it; nothing where that cannot be told."""
-        try:
-            facts = os.lstat(f"{self.root}/{path}")
-        except (OSError, ValueError):
-            return ""
-        if stat.S_ISLNK(facts.st_mode):
-            return LINK
-        changed = facts.st_mtime_ns
-        racy = abs(time.time_ns() - changed) < RACY
-        return "" if racy else f"{changed}:{facts.st_size}:{facts.st_ino}:{facts.st_ctime_ns}"
+        return self.stamps((path,))[path]
+
+    def stamps(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return the stamps of many files; this runs often, so it is one plain loop."""
+        found: dict[str, str] = {}
+        look, root, now = os.lstat, self.root, time.time_ns()
+        for path in paths:
+            try:
+                facts = look(f"{root}/{path}")
+            except (OSError, ValueError):
+                found[path] = ""
+                continue
+            changed = facts.st_mtime_ns
+            if stat.S_ISLNK(facts.st_mode):
+                found[path] = LINK
+            elif abs(now - changed) < RACY:
+                found[path] = ""
+            else:
+                found[path] = f"{changed}:{facts.st_size}:{facts.st_ino}:{facts.st_ctime_ns}"
+        return found
 
     def list(self, folder: str, name: str = "") -> tuple[str, ...]:
         """Return the Markdown files below a folder, sorted, or those of one name."""

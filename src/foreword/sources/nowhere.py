@@ -1,5 +1,7 @@
 """Nowhere: the files of a turn that has no workspace."""
 
+from collections.abc import Iterable
+
 from foreword.sources.document import Document, Trouble
 
 
@@ -32,6 +34,10 @@ class Nowhere:
     def stamp(self, _path: str) -> str:
         """Return that nothing can be told of a file that is not there."""
         return ""
+
+    def stamps(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return that nothing can be told of any of them."""
+        return dict.fromkeys(paths, "")
 
     def watch_link(self, path: str) -> None:
         """Watch nothing."""
