@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from foreword.assembly import Assembly
-from foreword.events.budget import Grant, Purse
+from foreword.events.budget import Grant
 from foreword.events.cost import Call, foresee, price_call, split
-from foreword.events.event import Context, EventType, Level, Place, Recorder, Usage
-from foreword.events.prompts import Prompts
+from foreword.events.event import Context, EventType, Level, Place, Usage
+from foreword.events.listening import Listeners
+from foreword.events.reader import find_context
 from foreword.events.trace import Step, Teller, Timepiece, Trace
 from foreword.frozen import frozen
 from foreword.prices import measure_prefix
@@ -76,15 +77,6 @@ class MovedClock:
 
 
 @frozen
-class Listeners:
-    """Where a loop's telling goes; prompts and budgets are optional."""
-
-    recorder: Recorder
-    prompts: Prompts | None = None
-    purse: Purse | None = None
-
-
-@frozen
 class Waiting:
     """A message that could not be answered yet, and the place in its turn from which it goes on."""
 
@@ -112,7 +104,7 @@ class ScriptedLoop:
         """Answer a message by a script; return its trace, whatever came of it."""
         self._script = list(script)
         assembly = self._workspace.assemble(turn)
-        context = make_context(assembly)
+        context = find_context(assembly)
         trace = Trace(self._listeners.recorder, context, self._clock.timepiece)
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
             self._greet(received, assembly)
@@ -230,16 +222,3 @@ class ScriptedLoop:
         if grant.warnings:
             call.note(level=Level.WARN, budget="; ".join(grant.warnings))
         return line
-
-
-def make_context(assembly: Assembly) -> Context:
-    """Say whom the events of a turn belong to."""
-    turn = assembly.turn
-    return Context(
-        trust=assembly.clearance.level,
-        session=turn.session,
-        agent=turn.agent,
-        user=turn.user,
-        channel=turn.channel,
-        room=turn.room,
-    )

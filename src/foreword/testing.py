@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from foreword.events.event import Event
-from foreword.scripted import Listeners, MovedClock, OverBudget, Refusal, Reply, ScriptedLoop
+from foreword.events.listening import Listeners
+from foreword.scripted import MovedClock, OverBudget, Refusal, Reply, ScriptedLoop
 from foreword.workspace import Workspace, open_workspace
 
 __all__ = [

@@ -214,8 +214,19 @@ def test_the_sparsest_way(log):
     for at in range(3 * LOOK):
         put(log, NOON - timedelta(seconds=at), user_id="alice")
     log.execute("COMMIT")
-    assert choose_ways(log, ALICE, Filter(user="alice", level=Level.WARN))[0].index == "idx_events_error"
-    assert choose_ways(log, ALICE, Filter(user="carol", level=Level.WARN))[0].index == "idx_events_user"
+    assert choose_ways(log, ALICE, Filter(user="carol", type="api_error"))[0].index == "idx_events_user"
+    since = Period(since=NOON - timedelta(minutes=5))
+    assert choose_ways(log, ALICE, Filter(user="alice", type="api_error", period=since))[0].index == "idx_events_type"
+
+
+def test_own_errors(log):
+    """The errors of one person have a way of their own, which nobody else's rows lengthen."""
+    put(log, NOON, level="error", event_type="api_error", user_id="alice")
+    put(log, NOON, level="error", event_type="api_error", user_id="bob")
+    (way,) = choose_ways(log, Reader(user="bob", clearance=Trust.INNER), Filter(level=Level.WARN))
+    assert way.index == "idx_events_own_error"
+    found = find_events(log, Reader(user="bob", clearance=Trust.FULL), Filter(user="alice", level=Level.ERROR))
+    assert [record.user for record in found.records] == ["alice"]
 
 
 def test_nobody_walks_through_what_is_others():

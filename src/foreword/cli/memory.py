@@ -77,6 +77,26 @@ def stand_in(args: Namespace, workspace: "Workspace") -> "Assembly":
     return assembly
 
 
+def use(workspace: "Workspace", assembly: "Assembly", name: str, arguments: Mapping[str, object]) -> str:
+    """Use a tool as an agent would, and tell the log of it as a turn would."""
+    answer = workspace.call(assembly, name, arguments)
+    note(workspace, assembly, name, answer)
+    return answer.text
+
+
+def note(workspace: "Workspace", assembly: "Assembly", name: str, answer: object) -> None:
+    """Tell the log what was found or changed."""
+    from foreword.events.listening import listen
+    from foreword.events.log import Bounds
+    from foreword.events.reader import find_context
+    from foreword.events.trace import Trace
+    from foreword.tools.telling import tell_answer
+
+    brief = Bounds(gather=0.0, closing=0.3, patience=0.2)  # nobody at a shell waits for a log that cannot be written
+    with listen(workspace.memory.folder, workspace.config, workspace.memory.now, brief) as listeners:
+        tell_answer(Trace(listeners.recorder, find_context(assembly)), name, answer)
+
+
 def take(args: Namespace, what: str) -> str:
     """Take the words that an action is about."""
     text = " ".join(args.words)
@@ -87,12 +107,15 @@ def take(args: Namespace, what: str) -> str:
 
 def search(args: Namespace, workspace: "Workspace") -> object:
     """Find passages."""
+    from foreword.tools import Answer
+
     query, assembly = take(args, "a query"), stand_in(args, workspace)
     if args.json:
         level = assembly.clearance.level
         hits = workspace.memory.search(query, level, limit=args.limit, store=args.store)
+        note(workspace, assembly, "memory_search", Answer(text="", tokens=0, store=args.store, count=len(hits)))
         return [make_plain(hit) for hit in hits]
-    return workspace.call(assembly, "memory_search", {"query": query, "limit": args.limit, "store": args.store}).text
+    return use(workspace, assembly, "memory_search", {"query": query, "limit": args.limit, "store": args.store})
 
 
 def get(args: Namespace, workspace: "Workspace") -> object:
@@ -114,6 +137,7 @@ def show_menu(args: Namespace, workspace: "Workspace") -> object:
 def save(args: Namespace, workspace: "Workspace") -> object:
     """Keep something; who types at the shell has confirmed the store that they name."""
     from foreword.memory import Note
+    from foreword.tools import Answer
 
     assembly = stand_in(args, workspace)
     memory, level = workspace.memory, assembly.clearance.level
@@ -121,7 +145,7 @@ def save(args: Namespace, workspace: "Workspace") -> object:
     if store not in memory.open_to(level):
         raise InputError(f"there is no store {store!r} for {level}")
     user = assembly.turn.user
-    note = Note(
+    said = Note(
         text=take(args, "a text"),
         author=user,
         clearance=level,
@@ -129,13 +153,14 @@ def save(args: Namespace, workspace: "Workspace") -> object:
         time=memory.now(),
         confirmed=user if store != memory.find_store(level) else "",
     )
-    saved = memory.save(note, store)
+    saved = memory.save(said, store)
+    note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=store, count=int(not saved.known)))
     return f"known already: {saved.path}" if saved.known else f"saved: {saved.path}"
 
 
 def forget(args: Namespace, workspace: "Workspace") -> object:
     """Remove a memory."""
-    return workspace.call(stand_in(args, workspace), "forget_memory", {"path": take(args, "a path")}).text
+    return use(workspace, stand_in(args, workspace), "forget_memory", {"path": take(args, "a path")})
 
 
 def review(args: Namespace, workspace: "Workspace") -> object:

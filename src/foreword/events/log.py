@@ -18,6 +18,7 @@ from foreword.events.tally import write_totals
 from foreword.frozen import frozen
 from foreword.store.open import FILE, Opened, StoreError, identify, is_damage, open_events, put_aside
 
+LAST = 0.05  # seconds between two tries at the end
 REST = 0.002  # seconds between two steps of pruning
 SHARE = 0.02  # seconds of pruning while rows wait to be written
 LOST, REPLACED = "events_lost", "log_replaced"  # what the log tells of itself, beside the types of events
@@ -215,6 +216,8 @@ class EventLog:
                     self.lost += len(self._queue)
                     self._queue.clear()
                     return
+                if self._closed:
+                    time.sleep(LAST)  # what ends all waiting has come already
                 self._ending.wait(self.bounds.pause)
                 continue
             self._stuck, self._held = False, 0

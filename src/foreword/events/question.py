@@ -38,6 +38,7 @@ class Found:
 NOTHING = Found(records=())
 
 
+FLAGGED = "level IN ('warn', 'error')"  # literally what the partial indexes say, else they are not used
 INDEXES = {
     "session_id": "idx_events_session",
     "level": "idx_events_error",
@@ -59,8 +60,7 @@ class Way:
     @classmethod
     def by(cls, column: str, value: str) -> "Way":
         """Make the way to the rows with a value in a column."""
-        # A partial index is used only where the query says literally what the index says.
-        partial = ("level IN ('warn', 'error')",) if column == "level" else ()
+        partial = (FLAGGED,) if column == "level" else ()
         return cls(index=INDEXES[column], terms=(*partial, f"{column} = ?"), values=(value,))
 
 
@@ -120,7 +120,10 @@ def list_ways(reader: Reader, wanted: Filter) -> list[Sequence[Way]]:
     options: list[Sequence[Way]] = []
     if bound or wanted.user:
         # The reader's own name comes first: how long an answer takes must not tell how much there is of others.
-        options.append([Way.by("user_id", reader.user if bound else wanted.user)])
+        name = reader.user if bound else wanted.user
+        if wanted.levels:
+            options.append([Way(index="idx_events_own_error", terms=(FLAGGED, "user_id = ?"), values=(name,))])
+        options.append([Way.by("user_id", name)])
     options += [[Way.by(column, value)] for column, value in keys.items() if value]
     if wanted.levels:
         options.append([Way.by("level", level) for level in wanted.levels])

@@ -1,7 +1,8 @@
-"""Who asks in a turn: the reader that its person, its clearance and its place make."""
+"""Whose a turn is: who asks in it, and whom its events belong to."""
 
+from foreword.assembly import Assembly
 from foreword.config.schema import Config
-from foreword.events.event import Reader
+from foreword.events.event import Context, Reader
 from foreword.trust.clearance import has_company
 from foreword.turn import Turn
 from foreword.words import Trust
@@ -19,3 +20,17 @@ def find_reader(turn: Turn, clearance: Trust, config: Config) -> Reader:
     person = config.users.get(turn.user)
     zone = turn.client.zone or (person.timezone if person else "")
     return Reader(user=turn.user, clearance=clearance, timezone=zone)
+
+
+def find_context(assembly: Assembly, schedule: str = "") -> Context:
+    """Find whom the events of a turn belong to."""
+    turn = assembly.turn
+    return Context(
+        trust=assembly.clearance.level,
+        session=turn.session,
+        agent=turn.agent,
+        user=turn.user,
+        channel=turn.channel,
+        room=turn.room,
+        schedule=schedule,
+    )

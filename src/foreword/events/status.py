@@ -11,7 +11,7 @@ from foreword.events.line import count, show_line, show_time, show_word
 from foreword.events.moment import Period
 from foreword.events.question import find_events, sum_channels
 from foreword.events.record import Record
-from foreword.events.totals import sum_by
+from foreword.events.totals import count_sessions
 from foreword.frozen import frozen
 from foreword.words import Trust
 
@@ -50,7 +50,7 @@ class Status:
     """The beginning of what is counted."""
     channels: tuple[Channel, ...]
     sessions: int
-    """Sessions with a turn or a call since then; those beyond a thousand are not counted."""
+    """Sessions with a turn or a call since then."""
     latest: tuple[Session, ...]
     errors: tuple[Record, ...]
 
@@ -63,7 +63,7 @@ def find_status(connection: sqlite3.Connection, reader: Reader, now: datetime) -
     return Status(
         since=since,
         channels=tuple(find_channels(connection, reader, Period(since=since))),
-        sessions=sum(bool(total.name) for total in sum_by(connection, reader, "session", since)),
+        sessions=count_sessions(connection, reader, since),
         latest=tuple(find_sessions(connection, reader)),
         errors=find_events(connection, reader, Filter(level=Level.ERROR, limit=ERRORS)).records,
     )

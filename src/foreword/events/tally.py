@@ -5,6 +5,7 @@ for its user alone, and for its room; in its quarter of an hour and in its day. 
 over rows that hold nothing but what this reader may see.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
@@ -39,7 +40,7 @@ Key = tuple[str, str, str, str, str, int]
 Sums = dict[Key, list[Any]]
 
 _AT = {column: place for place, column in enumerate(COLUMNS)}
-_TYPE, _TIME = _AT["event_type"], _AT["timestamp"]
+_TYPE, _TIME, _METADATA = _AT["event_type"], _AT["timestamp"], _AT["metadata"]
 _find_place = itemgetter(
     *(_AT[name] for name in ("session_id", "user_id", "agent_id", "channel", "model", "room", "trust"))
 )
@@ -80,7 +81,7 @@ def tally(rows: Iterable[Row]) -> Sums:
         if figures is None:
             figures = places[place] = [0, 0, 0, 0, 0, 0, 0, 0.0]
         if kind == TURN:
-            figures[0] += 1
+            figures[0] += is_first(values[_METADATA])
             continue
         count_call(figures, values)
         if parts:
@@ -94,6 +95,11 @@ def tally(rows: Iterable[Row]) -> Sums:
             for name, figures in shares.items():
                 add(sums, (SECTION, owner, where, start, name, trust), figures)
     return sums
+
+
+def is_first(metadata: str | None) -> bool:
+    """Whether a turn begins for the first time, as opposed to one that was queued and is tried again."""
+    return metadata is None or '"attempt"' not in metadata or json.loads(metadata).get("attempt") in (None, 1)
 
 
 def count_call(figures: list[Any], values: Sequence[Any]) -> None:

@@ -10,7 +10,7 @@ from foreword.errors import UnknownName
 from foreword.events.event import Reader
 from foreword.events.row import read_sections
 from foreword.events.stretch import Stretch, split
-from foreword.events.tally import CALL, FIGURES, TURN, By, add, count_sections
+from foreword.events.tally import CALL, FIGURES, TURN, By, add, count_sections, find_quarter
 from foreword.events.visible import visible
 from foreword.frozen import frozen
 from foreword.sources.clock import find_zone
@@ -23,7 +23,11 @@ Figures = list[Any]
 _SUMMED = ", ".join(f"sum({figure})" for figure in FIGURES)
 _COLUMNS = {"session": "session_id", "user": "user_id", "agent": "agent_id", "channel": "channel", "model": "model"}
 _USED = ", ".join(f"coalesce(sum({figure}), 0)" for figure in FIGURES[3:])
-_COUNTED = {TURN: "count(*), 0, 0, 0, 0, 0, 0, 0.0", CALL: f"0, count(*), sum(cost_usd IS NULL), {_USED}"}
+_FIRST = "coalesce(json_extract(metadata, '$.attempt'), 1) = 1"  # a turn that is tried again is no second turn
+_COUNTED = {
+    TURN: f"coalesce(sum({_FIRST}), 0), 0, 0, 0, 0, 0, 0, 0.0",
+    CALL: f"0, count(*), sum(cost_usd IS NULL), {_USED}",
+}
 _ORDERS = {"tokens": "sum(tokens_in) + sum(tokens_out)", "cost": "sum(cost_usd)"}
 
 
@@ -77,6 +81,19 @@ def sum_by(
     return sorted(map(make_total, sums.items()), key=desk.rank)[:limit]
 
 
+def count_sessions(connection: sqlite3.Connection, reader: Reader, since: datetime) -> int:
+    """Count the sessions that a reader may see with a turn or a call since the quarter of an hour of a moment."""
+    desk = Desk(connection, reader, By.SESSION, "tokens", 0)
+    if not desk.owner and reader.clearance is not Trust.FULL:
+        return 0  # what belongs to nobody is told at full trust alone
+    where, values = desk.scope()
+    (count,) = connection.execute(
+        f"SELECT count(DISTINCT name) FROM totals_quarter WHERE {where} AND name > '' AND start >= ?",  # noqa: S608 - ours
+        [*values, find_quarter(since.astimezone(UTC).isoformat())],
+    ).fetchone()
+    return int(count)
+
+
 class Desk:
     """Where one question about sums is worked out."""
 
@@ -116,7 +133,7 @@ class Desk:
         return sums
 
     def _find_largest(self, days: tuple[str, str]) -> Iterator[str]:
-        where, given = self._scope()
+        where, given = self.scope()
         rows = self.connection.execute(
             f"SELECT name FROM totals_day WHERE {where} AND start >= ? AND start < ? "  # noqa: S608 - our own names
             f"GROUP BY name ORDER BY {_ORDERS[self.most]} DESC LIMIT ?",
@@ -125,7 +142,7 @@ class Desk:
         return (name for (name,) in rows)
 
     def _sum_days_of(self, names: set[str], days: tuple[str, str]) -> dict[str, Figures]:
-        where, given = self._scope()
+        where, given = self.scope()
         rows = self.connection.execute(
             f"SELECT name, {_SUMMED} FROM totals_day WHERE {where} AND start >= ? AND start < ? "  # noqa: S608 - our own names
             "AND name IN (SELECT value FROM json_each(?)) GROUP BY name",
@@ -136,7 +153,7 @@ class Desk:
     def _sum_edges(self, stretch: Stretch) -> dict[str, Figures]:
         """Sum up the quarters before and after the whole days, and the rows before and after whole quarters."""
         sums: dict[str, Figures] = {}
-        where, given = self._scope()
+        where, given = self.scope()
         for first, last in stretch.quarters:
             rows = self.connection.execute(
                 f"SELECT name, {_SUMMED} FROM totals_quarter "  # noqa: S608 - our own names
@@ -179,7 +196,7 @@ class Desk:
                 count_sections(shares, read_sections({"sections": json.loads(sections)}))
         yield from shares.items()
 
-    def _scope(self) -> tuple[str, list[Any]]:
+    def scope(self) -> tuple[str, list[Any]]:
         """Make the condition that the sums are those of this reader."""
         values = [self.kind, self.owner, self.reader.room, int(self.reader.clearance)]
         return "kind = ? AND owner = ? AND room = ? AND trust <= ?", values

@@ -41,6 +41,7 @@ EVENTS = Table(
     Column("cache_write", Integer),
     Index("idx_events_session", "session_id", "timestamp"),
     Index("idx_events_error", "level", "timestamp", sqlite_where=FLAGGED, postgresql_where=FLAGGED),
+    Index("idx_events_own_error", "user_id", "timestamp", sqlite_where=FLAGGED, postgresql_where=FLAGGED),
     Index("idx_events_type", "event_type", "timestamp"),
     Index("idx_events_user", "user_id", "timestamp"),
     Index("idx_events_channel", "channel", "timestamp"),

@@ -33,6 +33,7 @@ CREATE TABLE events (
 );
 CREATE INDEX idx_events_session ON events (session_id, timestamp);
 CREATE INDEX idx_events_error ON events (level, timestamp) WHERE level IN ('warn', 'error');
+CREATE INDEX idx_events_own_error ON events (user_id, timestamp) WHERE level IN ('warn', 'error');
 CREATE INDEX idx_events_type ON events (event_type, timestamp);
 CREATE INDEX idx_events_user ON events (user_id, timestamp);
 CREATE INDEX idx_events_channel ON events (channel, timestamp);

@@ -43,6 +43,7 @@ def upgrade() -> None:
     )
     op.create_index("idx_events_session", "events", ["session_id", "timestamp"])
     add_partial("idx_events_error", ["level", "timestamp"], "level IN ('warn', 'error')")
+    add_partial("idx_events_own_error", ["user_id", "timestamp"], "level IN ('warn', 'error')")
     op.create_index("idx_events_type", "events", ["event_type", "timestamp"])
     op.create_index("idx_events_user", "events", ["user_id", "timestamp"])
     op.create_index("idx_events_channel", "events", ["channel", "timestamp"])

@@ -1,0 +1,49 @@
+"""Listening: everything that the turns of a workspace are told to, as its configuration has it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import TextIO
+
+from foreword.config.schema import Config
+from foreword.events.budget import Purse
+from foreword.events.event import Recorder
+from foreword.events.log import USUAL, Bounds, EventLog
+from foreword.events.prompts import Prompts
+from foreword.events.several import Several
+from foreword.events.tree import Tree
+from foreword.frozen import frozen
+
+
+@frozen
+class Listeners:
+    """Where a loop's telling goes; prompts and budgets are optional."""
+
+    recorder: Recorder
+    prompts: Prompts | None = None
+    purse: Purse | None = None
+
+
+@contextmanager
+def listen(
+    folder: str,
+    config: Config,
+    clock: Callable[[], datetime],
+    bounds: Bounds = USUAL,
+    tree: TextIO | None = None,
+) -> Iterator[Listeners]:
+    """Open the log, the recorded prompts and the budgets of a folder, and a collector where the owner named one.
+
+    With `tree`, every event is a line there, too. At the end everything that was told is written.
+    """
+    with ExitStack() as opened:
+        if config.events.otlp:
+            from foreword.events.otlp import start_export
+
+            opened.enter_context(closing(start_export(config.events.otlp)))
+        log = opened.enter_context(EventLog(folder, clock, replace(bounds, days=config.events.retention_days)))
+        prompts = opened.enter_context(closing(Prompts(folder, clock)))
+        purse = opened.enter_context(closing(Purse(folder, config, clock)))
+        drawn = [opened.enter_context(closing(Tree(tree)))] if tree else []
+        yield Listeners(recorder=Several(log, *drawn) if drawn else log, prompts=prompts, purse=purse)
