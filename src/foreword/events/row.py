@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC
 from functools import lru_cache
+from hashlib import sha256
 from json import JSONEncoder
 from typing import Any, NamedTuple
 
@@ -104,11 +105,15 @@ def read_usage(usage: Usage) -> tuple[int, int, int, int]:
 def name(text: str) -> str | None:
     """Return an id as it is stored: nothing for the empty one, and no longer than an id may be.
 
-    Ids are not redacted: who may read a row is decided by comparing them.
+    Ids are not redacted: who may read a row is decided by comparing them. So one that cannot be stored as it is ends
+    with its hash, and is nobody else's.
     """
     if not text:
         return None
-    return text if len(text) <= NAME and text.isascii() else clean(text[:NAME])
+    if len(text) <= NAME and (text.isascii() or clean(text) == text):
+        return text
+    mark = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{clean(text[: NAME - len(mark) - 1])}…{mark}"
 
 
 def clean(text: str) -> str:
