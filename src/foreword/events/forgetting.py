@@ -4,11 +4,12 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 from foreword.events.prompts import writing
+from foreword.frozen import frozen
 from foreword.store.open import FILE, StoreError, open_events
 
 PLACE = "[forgotten]"
@@ -21,26 +22,30 @@ GAP = r"\W+"
 LEAD = r"[ \t>*•–-]*"
 
 
-def forget_recorded(folder: str, text: str, *, owner: bool) -> str:
-    """Remove a text from the prompts that a log holds, and say what came of it; without a log nothing is said."""
+@frozen(eq=True)
+class Forgotten:
+    """A memory that is no more: where it was, and what it said."""
+
+    path: str
+    """As the prompts name it: the store, then the file."""
+    text: str = ""
+    """Its words, where they may be looked for everywhere. Whoever is not the owner is believed for the path alone:
+    with words of their own choice they could find out, and wipe out, what prompts of others say."""
+
+
+def forget_recorded(folder: str, forgotten: Forgotten) -> str:
+    """Remove a memory from the prompts that a log holds, and say what came of it; without a log nothing is said."""
     aside = sorted(name for name in list_names(folder) if ASIDE.fullmatch(name))
     notes = [f"A damaged log that was put aside may still hold it: {', '.join(aside)}."] if aside else []
     if FILE in list_names(folder):
         try:
             with closing(open_events(folder).connection) as connection:
-                changed = forget(connection, text, owner=owner)
+                forget(connection, forgotten)
         except (sqlite3.Error, OSError, StoreError) as error:
             notes.insert(0, f"Recorded prompts may still hold it, since the log cannot be changed now: {error}.")
         else:
-            notes[:0] = (
-                [f"It was removed from recorded prompts, where {say_texts(changed)} held it."] if changed else []
-            )
+            notes.insert(0, "Recorded prompts no longer show it.")
     return " ".join(notes)
-
-
-def say_texts(number: int) -> str:
-    """Count texts in words that fit the number."""
-    return f"{number:,} text{'' if number == 1 else 's'}"
 
 
 def list_names(folder: str) -> list[str]:
@@ -51,24 +56,25 @@ def list_names(folder: str) -> list[str]:
         return []
 
 
-def forget(connection: sqlite3.Connection, text: str, *, owner: bool) -> int:
-    """Remove a text from every recorded prompt, whole or in parts, and return how many texts were changed.
+def forget(connection: sqlite3.Connection, forgotten: Forgotten) -> int:
+    """Remove a memory from every recorded prompt, and return how many texts were changed.
 
-    It is found however it was wrapped, cut or quoted: by its words in order. Nothing of it stays in free pages. Only
-    for the owner are the static blocks and the schemas changed too: no memory stands there, and somebody who saves
-    the owner's own rules and has them forgotten must not take them out of the record.
+    Lines that name its path go whole. Its words are found however they were wrapped, cut or quoted: in their order.
+    Nothing of it stays in free pages.
     """
-    words = [word.lower() for word in WORD.findall(text)]
-    if not words:
-        return 0
+    words = [word.lower() for word in WORD.findall(forgotten.text)]
+    lines = re.compile(rf"(?m)^.*(?:- |\(){re.escape(forgotten.path)}(?:, line | \().*$")
+
+    def wipe(text: str) -> str:
+        return blot(lines.sub(PLACE, text), words)
+
     connection.execute("PRAGMA secure_delete=ON")
     changed, last = 0, 0
     while rows := connection.execute(
         "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?", (last, STEP)
     ).fetchall():
         last = rows[-1][0]
-        found = [(after, row) for row, before in rows if (after := blot_whole(before, words)) != before]
-        found = [one for one in found if owner or not is_owners(connection, one[1])]
+        found = [(after, row) for row, before in rows if (after := blot_whole(before, wipe)) != before]
         if found:
             with writing(connection):
                 connection.executemany("UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHERE id = ?", found)
@@ -78,41 +84,33 @@ def forget(connection: sqlite3.Connection, text: str, *, owner: bool) -> int:
     return changed
 
 
-def is_owners(connection: sqlite3.Connection, section: int) -> bool:
-    """Whether a text stands where no memory can: in a static block, or in the schema of a tool."""
-    row = connection.execute(
-        "SELECT 1 FROM prompt_pieces JOIN prompts ON prompts.id = prompt_id WHERE section_id = ? AND (kind = 'tools'"
-        " OR (kind = 'text' AND json_extract(facts, '$.blocks[' || block || '].pace') = 'static')) LIMIT 1",
-        (section,),
-    ).fetchone()
-    return row is not None
-
-
-def blot_whole(text: str, words: list[str]) -> str:
+def blot_whole(text: str, wipe: Callable[[str], str]) -> str:
     """Blot a text; what is JSON stays JSON."""
     if text[:1] not in ("[", "{"):
-        return blot(text, words)
+        return wipe(text)
     try:
         value = json.loads(text)
     except ValueError:
-        return blot(text, words)
-    after = blot_value(value, words)
+        return wipe(text)
+    after = blot_value(value, wipe)
     return text if after == value else json.dumps(after, ensure_ascii=False)
 
 
-def blot_value(value: Any, words: list[str]) -> Any:
+def blot_value(value: Any, wipe: Callable[[str], str]) -> Any:
     """Blot every text in a value."""
     if isinstance(value, str):
-        return blot(value, words)
+        return wipe(value)
     if isinstance(value, list):
-        return [blot_value(one, words) for one in value]
+        return [blot_value(one, wipe) for one in value]
     if isinstance(value, dict):
-        return {name: blot_value(one, words) for name, one in value.items()}
+        return {name: blot_value(one, wipe) for name, one in value.items()}
     return value
 
 
 def blot(text: str, words: list[str]) -> str:
     """Put a word in the place of every part of a text that consists of the given ones in their order."""
+    if not words:
+        return text
     if len(words) < FEW:
         said = GAP.join(map(re.escape, words))
         return re.sub(rf"(?im)^({LEAD}){said}\W*?$", rf"\1{PLACE}", text)

@@ -1,6 +1,7 @@
 """Chunks: the paragraphs of a memory, each with its place, its heading, and who said it when."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date
 
@@ -56,6 +57,7 @@ class Chunk:
 def split(body: str, author: str = "", when: str = "") -> Iterator[Chunk]:
     """Split a text into its paragraphs; a heading belongs to all that stand under it, and to none by itself."""
     headings: list[tuple[int, str]] = []
+    speakers = frozenset() if author else find_speakers(body)
     for first, lines in find_paragraphs(body):
         if (head := HEADING.fullmatch(lines[0])) is not None:
             level = len(head[1])
@@ -66,15 +68,22 @@ def split(body: str, author: str = "", when: str = "") -> Iterator[Chunk]:
         for start, part in cut(lines):
             text = "\n".join(part).strip()
             said = SPEAKER.match(text)
+            name = said[1] if said and said[1] in speakers else author
             for piece in filter(None, cut_line(text) if len(part) == 1 else (text,)):
                 yield Chunk(
                     first=first + start,
                     last=first + start + len(part) - 1,
                     heading=path,
                     text=piece,
-                    author=said[1] if said else author,
+                    author=name,
                     when=find_day(piece) or dated,
                 )
+
+
+def find_speakers(body: str) -> frozenset[str]:
+    """Find who talks in a text: several people of whom some speak more than once; else it is a list of labels."""
+    counts = Counter(said[1] for _, lines in find_paragraphs(body) if (said := SPEAKER.match(lines[0].strip())))
+    return frozenset(counts) if len(counts) > 1 and max(counts.values()) > 1 else frozenset()
 
 
 def find_paragraphs(body: str) -> Iterator[tuple[int, list[str]]]:

@@ -99,8 +99,10 @@ def gather(question: Question, store: str, index: Index) -> "Scorer":
     figures = index.figures(store)
     people = [name for name in figures.authors if is_named(name, question.spoken)]
     names = set(index.stem(" ".join(people))) if people else set()
-    about = [word for word in question.words if word not in names] or list(question.words)
-    counts = sorted((index.frequency(store, word), word) for word in about) if figures.chunks else []
+    found = [(index.frequency(store, word), word) for word in question.words] if figures.chunks else []
+    # Who speaks says little where everything is theirs; but where nothing else is found, the name is what is asked for.
+    about = [one for one in found if one[1] not in names]
+    counts = sorted(about if any(count for count, _ in about) else found)
     scorer = Scorer(figures, question, people[0] if len(people) == 1 else "")
     opened = 0
     common: list[tuple[int, str]] = []

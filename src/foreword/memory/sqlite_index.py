@@ -11,7 +11,7 @@ from foreword.memory.chunk import Chunk
 from foreword.memory.index import QUESTION, TIMED, Damaged, Figures, Found, Row
 
 FILE = "memory.sqlite"
-VERSION = 2  # of the tables and of how documents are split; another one is built anew
+VERSION = 3  # of the tables and of how documents are split; another one is built anew
 PATIENCE = 5.0  # seconds to wait for another process that writes
 TOKENIZE = "porter unicode61 remove_diacritics 2"
 KINDS = ("vocabulary", "counts", "words", "chunks", "documents", "authors")  # in the order in which they can go

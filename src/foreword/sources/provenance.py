@@ -1,11 +1,14 @@
 """Provenance: whose words a memory holds, where no owner has reviewed it."""
 
+import re
 from collections.abc import Iterable
 
 from foreword.frozen import frozen
 from foreword.sources.document import Document, one_line
 
 INBOX = "inbox"  # the folder of a store for what agents save, one folder for each author in it
+NOBODY = "unknown"  # the author of what lies in an inbox and in nobody's folder
+CLAIM = re.compile(r"(?m)^\((?=unreviewed)")  # a line that looks as if it said whose words follow
 
 
 @frozen(eq=True)
@@ -15,6 +18,7 @@ class Provenance:
     author: str
     clearance: str = ""
     channel: str = ""
+    session: str = ""
     time: str = ""
     wanted: str = ""
 
@@ -27,7 +31,9 @@ class Provenance:
 def find_author(path: str) -> str:
     """Return whose unreviewed words a memory holds, by the inbox it lies in; nothing for the owner's own."""
     parts = path.split("/")
-    return parts[3] if len(parts) > 4 and parts[2] == INBOX else ""
+    if len(parts) < 4 or parts[0] != "memory" or parts[2] != INBOX:
+        return ""
+    return parts[3] if len(parts) > 4 else NOBODY
 
 
 def find_provenance(path: str, document: Document) -> Provenance | None:
@@ -39,6 +45,7 @@ def find_provenance(path: str, document: Document) -> Provenance | None:
         author=author,
         clearance=one_line(document.field("clearance")),
         channel=one_line(document.field("channel")),
+        session=one_line(document.field("session")),
         time=one_line(document.field("time")),
         wanted=one_line(document.field("wanted")),
     )
@@ -46,4 +53,9 @@ def find_provenance(path: str, document: Document) -> Provenance | None:
 
 def show_entries(entries: Iterable[Document]) -> str:
     """Show all that waits for review from one author, each with where it comes from."""
-    return "\n\n".join(f"({find_provenance(entry.path, entry)})\n{entry.body}" for entry in entries)
+    return "\n\n".join(f"({find_provenance(entry.path, entry)})\n{show_body(entry.body)}" for entry in entries)
+
+
+def show_body(text: str) -> str:
+    """Show words that nobody has reviewed so that none of them says whose they are."""
+    return CLAIM.sub(r"\\(", text)

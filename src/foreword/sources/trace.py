@@ -68,6 +68,10 @@ class Reader:
         self._note(Trace(self._files, folder, name, self._files.find(folder, name)))
         return tuple([path for path in paths if path not in self._guard.listed and self._may_read(path)])
 
+    def lists(self, folder: str, path: str) -> bool:
+        """Whether a file is among those of a folder, without a look at the others."""
+        return path in self._files.list(folder) and path not in self._guard.listed and self._may_read(path)
+
     def is_listed(self, path: str) -> bool:
         """Whether the configuration lists a file by name, with a trust of its own."""
         return path in self._guard.listed

@@ -12,7 +12,7 @@ from foreword.sources import Section
 from foreword.sources.document import Document
 from foreword.sources.ground import Ground
 from foreword.sources.memories import FACTS, load_facts
-from foreword.sources.provenance import find_author, find_provenance, show_entries
+from foreword.sources.provenance import INBOX, Provenance, find_author, find_provenance, show_body, show_entries
 from foreword.sources.section import quote
 from foreword.sources.trace import Reader
 from foreword.turn import Tool, Toolset
@@ -130,12 +130,11 @@ def find_path(assembly: Assembly, ground: Ground, path: str) -> tuple[str, str] 
     settings = ground.config.stores.get(store)
     cleared = settings is not None and assembly.clearance.level >= settings.trust
     if cleared:
-        paths = reader.list(f"memory/{store}")
-        if f"memory/{path}" in paths:
+        if reader.lists(f"memory/{store}", f"memory/{path}"):
             return read_memory(reader, f"memory/{path}")
-        mine = [one for one in paths if one.startswith(f"memory/{path}/") and find_author(one)]
-        if mine and path.count("/") == 2:
-            return show_entries(one for one in map(reader.read, mine) if isinstance(one, Document) and one.body)
+        folder, _, author = path.rpartition("/")
+        if author and folder == f"{store}/{INBOX}":
+            return read_author(reader, store, author)
     if path == FACTS and assembly.clearance.level >= Trust.INNER and not reader.is_listed(path):
         facts = reader.read(path)
         return "\n".join(load_facts(facts) or ()) if isinstance(facts, Document) else None
@@ -145,12 +144,20 @@ def find_path(assembly: Assembly, ground: Ground, path: str) -> tuple[str, str] 
     return None
 
 
+def read_author(reader: Reader, store: str, author: str) -> tuple[str, str] | None:
+    """Read all that waits for review from one author; every page of it says whose words they are."""
+    mine = [reader.read(path) for path in reader.list(f"memory/{store}") if find_author(path) == author]
+    text = show_entries(one for one in mine if isinstance(one, Document) and one.body)
+    return (text, str(Provenance(author=author))) if text else None
+
+
 def read_memory(reader: Reader, path: str) -> tuple[str, str] | None:
     """Read a memory's body, and where it comes from if nobody has reviewed it."""
     document = reader.read(path)
     if not isinstance(document, Document):
         return None
-    return document.body, str(find_provenance(path, document) or "")
+    origin = find_provenance(path, document)
+    return (show_body(document.body), str(origin)) if origin else (document.body, "")
 
 
 def read_body(reader: Reader, path: str) -> str | None:

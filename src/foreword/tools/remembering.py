@@ -162,14 +162,14 @@ class Remembering:
         if path not in own and not owner:
             raise InputError(f"there is no {show_name(path)} of this person here")
         text = self._memory.forget(path, self._level)
-        note = self.forget_sent(text, owner=owner)
+        note = self.forget_sent(path, text if owner else "")
         return self._answer(f"Forgotten: {path}. {note}".rstrip(), path.partition("/")[0], 1)
 
-    def forget_sent(self, text: str, *, owner: bool) -> str:
-        """Remove a forgotten text from what the log has of sent prompts, and say so."""
-        from foreword.events.forgetting import forget_recorded
+    def forget_sent(self, path: str, text: str) -> str:
+        """Remove a forgotten memory from what the log has of sent prompts, and say so."""
+        from foreword.events.forgetting import Forgotten, forget_recorded
 
-        return forget_recorded(self._memory.folder, text, owner=owner)
+        return forget_recorded(self._memory.folder, Forgotten(path=path, text=text))
 
 
 def take_text(arguments: Mapping[str, Any], name: str, default: str | None = None) -> str:
