@@ -47,7 +47,10 @@ def test_save_review_promote_forget(say):
     assert "(unreviewed, saved for bob at familiar on terminal" in say("memory", "review").out
     assert say("memory", "review", path, "--promote", "social/BREAD.md").out == "promoted: social/BREAD.md\n"
     assert say("memory", "review").out == "nothing waits for review\n"
-    assert say("memory", "forget", "social/BREAD.md").out == "Forgotten: social/BREAD.md.\n"
+    assert (
+        say("memory", "forget", "social/BREAD.md").out
+        == "Forgotten: social/BREAD.md. Recorded prompts no longer show it.\n"
+    )
     assert say("memory", "search", "rye").out == "Nothing in memory answers that.\n"
 
 

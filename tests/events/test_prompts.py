@@ -13,7 +13,7 @@ from night import CONFIG, LONG, USAGE, make_night, make_turn
 
 from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Reader
-from foreword.events.forgetting import blot, forget, forget_recorded
+from foreword.events.forgetting import Forgotten, blot, forget, forget_recorded
 from foreword.events.log import EventLog
 from foreword.events.prompts import Prompts, find_prompt_at, find_prompts, prune_prompts
 from foreword.events.sent import identify
@@ -129,7 +129,7 @@ def test_forget(kept, tmp_path):
     """A forgotten text leaves every prompt and every byte of the file, and a word stands in its place."""
     _, turn = kept()
     assert SECRET in find_prompts(kept.connection, OWNER, turn)[0].text
-    assert forget(kept.connection, SECRET, owner=True) == 1
+    assert forget(kept.connection, Forgotten(path="private/x.md", text=SECRET)) == 1
     (sent,) = find_prompts(kept.connection, OWNER, turn)
     assert sent.forgotten
     assert "[forgotten]" in sent.text
@@ -137,24 +137,22 @@ def test_forget(kept, tmp_path):
     kept.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for name in os.listdir(tmp_path / "state"):
         assert b"behind the painting" not in (tmp_path / "state" / name).read_bytes(), name
-    assert forget(kept.connection, SECRET, owner=True) == 0
+    assert forget(kept.connection, Forgotten(path="private/x.md", text=SECRET)) == 0
 
 
-def test_rules_stay(kept):
-    """Who saves the owner's rules as a memory and has it forgotten does not take the rules out of the record."""
-    assembly, turn = kept()
-    rule = "Answer first, then say why. Answer first, then say why."
-    assert rule.split(". ", maxsplit=1)[0] in assembly.prompt.text
-    assert forget(kept.connection, rule, owner=False) == 0
-    assert find_prompts(kept.connection, OWNER, turn)[0].text == assembly.prompt.text
-    assert forget(kept.connection, SECRET, owner=False) == 1
-    assert forget(kept.connection, rule, owner=True) == 1
+def test_by_path_alone(kept):
+    """Whoever is not the owner has the lines forgotten that name the path, and not one word beside them."""
+    assembly, turn = kept(instructions="Mind this.\n- Bob likes rye. (social/inbox/bob/x.md, line 1)\nRye is good.")
+    assert forget(kept.connection, Forgotten(path="social/inbox/bob/y.md")) == 0
+    assert forget(kept.connection, Forgotten(path="social/inbox/bob/x.md")) == 1
+    before, after = assembly.prompt.text, find_prompts(kept.connection, OWNER, turn)[0].text
+    assert after == before.replace("- Bob likes rye. (social/inbox/bob/x.md, line 1)", "[forgotten]")
 
 
 def test_other_prompts_stay(kept):
     """What is forgotten takes nothing else with it, and a text that is sent again afterwards is kept again."""
     first, turn = kept()
-    forget(kept.connection, SECRET, owner=True)
+    forget(kept.connection, Forgotten(path="private/x.md", text=SECRET))
     (sent,) = find_prompts(kept.connection, OWNER, turn)
     assert sent.text.replace("[forgotten]", SECRET.rstrip(".")) == first.prompt.text
     _, again = kept(message="Once more?")
@@ -185,7 +183,7 @@ def test_short_texts():
 def test_nothing_to_forget(kept, text):
     """A text without a word changes nothing."""
     kept()
-    assert forget(kept.connection, text, owner=True) == 0
+    assert forget(kept.connection, Forgotten(path="private/x.md", text=text)) == 0
 
 
 def test_prune(kept):
@@ -312,7 +310,7 @@ def test_the_tool_forgets_both(tmp_path):
     (tmp_path / ".foreword" / "events.sqlite.damaged-20261116T000000Z").touch()
     said = workspace.call(assembly, "forget_memory", {"path": path}).text
     assert said == (
-        f"Forgotten: {path}. It was removed from recorded prompts, where 1 text held it."
+        f"Forgotten: {path}. Recorded prompts no longer show it."
         " A damaged log that was put aside may still hold it: events.sqlite.damaged-20261116T000000Z."
     )
     with closing(sqlite3.connect(f"{state}/events.sqlite")) as connection:
@@ -321,6 +319,6 @@ def test_the_tool_forgets_both(tmp_path):
 
 def test_no_log_to_forget_in(tmp_path):
     """Where nothing was ever recorded, to forget makes no log."""
-    assert forget_recorded(str(tmp_path / "none"), SECRET, owner=True) == ""
-    assert forget_recorded(str(tmp_path), SECRET, owner=True) == ""
+    assert forget_recorded(str(tmp_path / "none"), Forgotten(path="private/x.md", text=SECRET)) == ""
+    assert forget_recorded(str(tmp_path), Forgotten(path="private/x.md", text=SECRET)) == ""
     assert os.listdir(tmp_path) == []

@@ -40,9 +40,11 @@ def test_nothing() -> None:
 
 
 def test_speaker() -> None:
-    """Who speaks is known from the words before a colon; else it is the document's author."""
-    said = list(split("Carol: hello\n\n**Bob**: hi\n\nNo one here.", author="alice"))
-    assert [one.author for one in said] == ["Carol", "Bob", "alice"]
+    """Who speaks is known by the words before a colon where people talk; labels and unreviewed words say nothing."""
+    talk = "Carol: hello\n\n**Bob**: hi\n\nNo one here.\n\nCarol: bye"
+    assert [one.author for one in split(talk)] == ["Carol", "Bob", "", "Carol"]
+    assert [one.author for one in split(talk, author="mallory")] == ["mallory"] * 4
+    assert [one.author for one in split("Phone: 555 1234\n\nBirthday: 3 May")] == ["", ""]
 
 
 def test_day() -> None:

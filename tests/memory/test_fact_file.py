@@ -34,7 +34,8 @@ def promote(ws: Workspace, text: str) -> None:
 
 def read(ws: Workspace) -> object:
     """Read the file as it is."""
-    return json.loads(Path(ws.files.root, FACTS).read_text(encoding="utf-8"))
+    held = json.loads(Path(ws.files.root, FACTS).read_text(encoding="utf-8"))
+    return [one["text"] if isinstance(one, dict) else one for one in held]
 
 
 def test_promoted(ws: Workspace) -> None:
@@ -64,10 +65,18 @@ def test_no_list(ws: Workspace, text: str) -> None:
 
 
 def test_form(ws: Workspace) -> None:
-    """Facts that are objects stay objects with all that they say, and the new one is an object, too."""
+    """Facts stay as they are, and a new one says whose words it was and who confirmed it."""
     Path(ws.files.root, FACTS).write_text('[{"text": "Rye.", "since": 2020}]')
     promote(ws, "The ferry leaves at noon.")
-    assert read(ws) == [{"text": "Rye.", "since": 2020}, {"text": "The ferry leaves at noon."}]
+    old, new = json.loads(Path(ws.files.root, FACTS).read_text(encoding="utf-8"))
+    assert old == {"text": "Rye.", "since": 2020}
+    assert new == {
+        "text": "The ferry leaves at noon.",
+        "author": "bob",
+        "clearance": "familiar",
+        "time": "2026-11-15T12:00:00+00:00",
+        "confirmed": "alice, 2026-11-15T12:00:00+00:00",
+    }
 
 
 def test_half_a_pair(ws: Workspace) -> None:

@@ -213,7 +213,8 @@ def test_promoted_to_the_facts(ws: Workspace) -> None:
     path = Path(ws.files.root) / "memories.json"
     for text in ("The ferry leaves at noon.", "The key is under the stone."):
         ws.memory.promote(ws.memory.save(note(text), "social").path, "memories.json", Trust.FULL, "alice")
-    assert json.loads(path.read_text()) == ["The ferry leaves at noon.", "The key is under the stone."]
+    facts = [fact["text"] for fact in json.loads(path.read_text())]
+    assert facts == ["The ferry leaves at noon.", "The key is under the stone."]
     assert ws.memory.search("ferry", Trust.FULL)[0].text == "The ferry leaves at noon."
     assert ws.memory.search("key stone", Trust.INNER)[0].first == 2
     assert ws.memory.search("ferry", Trust.FAMILIAR) == []

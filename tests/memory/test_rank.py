@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from foreword.memory.chunk import split
-from foreword.memory.rank import STOP, choose, gather, rank, read_question, weigh
+from foreword.memory.rank import LEVEL, STOP, choose, gather, rank, read_question, weigh
 from foreword.memory.sqlite_index import SqliteIndex
 
 TALK = """\
@@ -90,8 +90,9 @@ def test_stable(index: SqliteIndex) -> None:
 
 
 def test_choose() -> None:
-    """Among equals the first rows are chosen."""
-    assert sorted(choose({5: 1.0, 3: 1.0, 4: 2.0, 1: 1.0}, 3)) == [1, 3, 4]
+    """All that are level with the last are chosen, and where these are very many, the first rows."""
+    assert sorted(choose({5: 1.0, 3: 1.0, 4: 2.0, 1: 1.0, 2: 0.5}, 3)) == [1, 3, 4, 5]
+    assert sorted(choose(dict.fromkeys(range(1_000), 1.0), 3)) == list(range(LEVEL))
     assert choose({}, 3) == []
 
 

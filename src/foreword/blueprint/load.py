@@ -99,6 +99,8 @@ def judge_slot(slot: Slot, blueprint: Blueprint, sources: Mapping[str, Ability])
         yield "has a negative floor, room or limit"
     if slot.room and (slot.pace is not Pace.TURN or blueprint.budget.turn_room is Room.REST):
         yield "has a room of its own, which only a turn slot beside a fixed turn has"
+    if slot.source == "recall" and not slot.room:
+        yield "recalls passages and needs a room of its own for them"
 
 
 def judge_source(slot: Slot, sources: Mapping[str, Ability]) -> Iterator[str]:

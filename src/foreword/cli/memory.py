@@ -13,14 +13,17 @@ from foreword.errors import InputError
 
 if TYPE_CHECKING:
     from foreword.assembly import Assembly
+    from foreword.sources.provenance import Provenance
     from foreword.workspace import Workspace
+
+RESULTS = 20  # passages of one search
 
 ACTIONS = {
     "search": "QUERY: find passages, each with its price and how to read on",
     "get": "PATH: read a memory, or lines of it (--from, --lines)",
     "list": "list what can be loaded, each with its price",
     "save": "TEXT: keep something; with --store, for more people",
-    "forget": "PATH: remove a memory from files and index",
+    "forget": "PATH: remove a memory from files, index and recorded prompts",
     "review": "[PATH]: what agents saved and nobody has looked at; --promote moves one out of the inbox",
     "reindex": "build the search index anew",
 }
@@ -110,6 +113,8 @@ def search(args: Namespace, workspace: "Workspace") -> object:
     from foreword.tools import Answer
 
     query, assembly = take(args, "a query"), stand_in(args, workspace)
+    if not 1 <= args.limit <= RESULTS:
+        raise InputError(f"--limit is a whole number from 1 to {RESULTS}")
     if args.json:
         level = assembly.clearance.level
         hits = workspace.memory.search(query, level, limit=args.limit, store=args.store)
@@ -142,7 +147,7 @@ def save(args: Namespace, workspace: "Workspace") -> object:
     assembly = stand_in(args, workspace)
     memory, level = workspace.memory, assembly.clearance.level
     store = args.store or memory.find_store(level)
-    if store not in memory.open_to(level):
+    if store not in memory.writable(level):
         raise InputError(f"there is no store {store!r} for {level}")
     user = assembly.turn.user
     said = Note(
@@ -151,7 +156,7 @@ def save(args: Namespace, workspace: "Workspace") -> object:
         clearance=level,
         channel="terminal",
         time=memory.now(),
-        confirmed=user if store != memory.find_store(level) else "",
+        confirmed=user if memory.is_below(store, level) else "",
     )
     saved = memory.save(said, store)
     note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=store, count=int(not saved.known)))
@@ -165,15 +170,24 @@ def forget(args: Namespace, workspace: "Workspace") -> object:
 
 def review(args: Namespace, workspace: "Workspace") -> object:
     """Show what waits for review, or promote one entry."""
+    from foreword.tools import Answer
+
     assembly = stand_in(args, workspace)
     if args.promote:
         level, person = assembly.clearance.level, assembly.turn.user
-        return f"promoted: {workspace.memory.promote(take(args, 'a path'), args.promote, level, person)}"
+        place = workspace.memory.promote(take(args, "a path"), args.promote, level, person)
+        note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=place.partition("/")[0], count=1))
+        return f"promoted: {place}"
     entries = list(workspace.memory.entries(assembly.clearance.level))
     if args.json:
         return [make_plain(entry) for entry in entries]
-    blocks = [f"{entry.path}\n({entry.provenance})\n{entry.text}" for entry in entries]
+    blocks = [f"{entry.path}\n({show_origin(entry.provenance)})\n{entry.text}" for entry in entries]
     return "\n\n".join(blocks) or "nothing waits for review"
+
+
+def show_origin(origin: "Provenance") -> str:
+    """Show where an entry comes from, and where it is to be."""
+    return f"{origin}; meant for {origin.wanted}" if origin.wanted else str(origin)
 
 
 def reindex(_: Namespace, workspace: "Workspace") -> object:

@@ -11,12 +11,11 @@ from threading import get_ident
 from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.sources.document import normalise, one_line, strip_comments
-from foreword.sources.provenance import INBOX, Provenance
+from foreword.sources.provenance import INBOX, NOBODY, Provenance
 from foreword.words import Trust
 
 LONGEST = 20_000  # characters of an entry
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-NOBODY = "unknown"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @frozen(eq=True)
@@ -80,9 +79,21 @@ def write_note(note: Note) -> str:
 
 def write_confirmed(entry: Confirmed) -> str:
     """Write an entry that was promoted: it still says whose words it was and who confirmed it."""
+    return write_head(list_fields(entry)) + f"{entry.text}\n"
+
+
+def list_fields(entry: Confirmed) -> dict[str, str]:
+    """List what is known of where a promoted entry comes from, and who confirmed it."""
     origin = entry.origin
-    fields = {"author": origin.author, "clearance": origin.clearance, "time": origin.time, "confirmed": entry.by}
-    return write_head(fields) + f"{entry.text}\n"
+    known = {
+        "author": origin.author,
+        "clearance": origin.clearance,
+        "channel": origin.channel,
+        "session": origin.session,
+        "time": origin.time,
+        "confirmed": entry.by,
+    }
+    return {name: value for name, value in known.items() if value}
 
 
 def write_head(fields: Mapping[str, str]) -> str:
@@ -93,7 +104,8 @@ def write_head(fields: Mapping[str, str]) -> str:
 
 def quote(value: str) -> str:
     """Write a field so that it stays one text on one line."""
-    line = one_line(normalise(value)).replace("\\", "\\\\").replace('"', '\\"')
+    plain = "".join(sign for sign in one_line(normalise(value)) if sign.isprintable())
+    line = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{line}"'
 
 

@@ -9,26 +9,30 @@ from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from foreword.errors import InputError
+from foreword.memory.entry import Confirmed, list_fields
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACTS, LONGEST, read_facts
 
 PATIENCE = 5.0  # seconds to wait for another process that writes
+STALE = 60.0  # seconds after which nobody is writing a draft any more
 PAUSE = 0.01
 
 
-def add_fact(files: Files, text: str) -> None:
-    """Add a fact to the file, whole or not at all; one that is there already is not added again."""
-    fact = one_line(text)
+def add_fact(files: Files, entry: Confirmed) -> None:
+    """Add a fact to the file, with whose words it was and who confirmed it; one that is there is not added again."""
+    fact = one_line(entry.text)
     if len(fact) > LONGEST:
         raise InputError(f"a fact has at most {LONGEST} characters, and this one has {len(fact)}; promote it to a file")
     place = files.locate(FACTS)
+    if os.path.islink(place):
+        raise InputError(f"{FACTS} is a link, which is not written through; nothing was changed")
     try:
         with claim(f"{place}.new") as file:
             held, facts = read_file(Files(files.root))  # as it is now, whoever wrote it last
             if fact in map(one_line, facts):
                 raise InputError(f"{FACTS} has this fact already")
-            held.append(fact if all(isinstance(one, str) for one in held) else {"text": fact})
+            held.append({"text": fact, **list_fields(entry)})
             json.dump(held, file, ensure_ascii=False, indent=2)
             file.flush()
             os.fsync(file.fileno())
@@ -49,6 +53,10 @@ def claim(draft: str) -> Iterator[TextIO]:
             file = open(draft, "x", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115 - closed below
             break
         except FileExistsError:
+            with suppress(FileNotFoundError):
+                if time.time() - os.stat(draft).st_mtime > STALE:  # of a process that is no more
+                    os.unlink(draft)
+                    continue
             if time.monotonic() > end:
                 raise InputError(f"{FACTS} is being written by another process; if not, remove {FACTS}.new") from None
             time.sleep(PAUSE)

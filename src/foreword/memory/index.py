@@ -1,6 +1,5 @@
 """The index as a search needs it; any store of rows and words can fill it."""
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
@@ -26,10 +25,6 @@ class Figures:
     sizes: tuple[int, ...]
     """The words of each document, in the same order."""
     authors: tuple[str, ...]
-
-    def find_document(self, row: int) -> int:
-        """Find the document that a row belongs to, as its place in order."""
-        return bisect_right(self.starts, row) - 1
 
 
 class Row(NamedTuple):

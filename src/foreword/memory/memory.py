@@ -81,6 +81,7 @@ class Memory:
     def __init__(self, files: Files, config: Config, folder: str, clock: Callable[[], datetime]) -> None:
         self._files = files
         self._stores = config.stores
+        self._owner = config.owner
         self._readable = {FACT_STORE: Store(trust=Trust.INNER), **config.stores}
         self._upkeep = Upkeep(files, (entry.path for entry in config.prompt.files), folder)
         self.folder = folder
@@ -148,6 +149,8 @@ class Memory:
         text = check_text(note.text)
         if store not in self._stores:
             raise InputError(f"there is no store {store!r}")
+        if self.is_below(store, note.clearance) and not note.confirmed:
+            raise InputError(f"{store} has more readers than {note.clearance}; a person has to confirm that")
         with self._upkeep.lock:
             self._files.refresh(now=True)
             for path in self._upkeep.list(store):
@@ -185,7 +188,8 @@ class Memory:
         """List what the clearance may load, each with its price, as the menu does."""
         self._files.refresh(now=True)
         names = self.open_to(clearance, store)
-        return list_stores(names, self._upkeep.list, self._files.read, meter)[0]
+        lines, troubles = list_stores(names, self._upkeep.list, self._files.read, meter)
+        return [*lines, *(f"({trouble})" for trouble in troubles)]
 
     def take_stock(self, clearance: Trust) -> list[Stock]:
         """Say what the stores hold that the clearance may see, and how fresh the index of each is."""
@@ -200,33 +204,42 @@ class Memory:
         if place not in self._list_for(store, clearance):
             raise InputError(f"there is no {show_name(path)} here")
         document = self._files.read(place)
+        if os.path.islink(self._files.locate(place)):
+            raise InputError(f"{path} is a link; forget what it leads to: {self._files.find_target(place)[7:]}")
         with self._upkeep.lock:  # the index first: what cannot be forgotten there can be tried again while it is a file
             self._upkeep.ask(lambda index: drop(store, place, index))
             self._remove(place)
+            # Once more: another process may have looked at the file in between, and indexed it again.
+            self._upkeep.ask(lambda index: drop(store, place, index))
             self._upkeep.see(store)
         return document.body if isinstance(document, Document) else ""
 
     def promote(self, path: str, target: str, clearance: Trust, person: str) -> str:
-        """Move an entry out of its inbox, as the owner's word from then on; who confirmed that stands in the file."""
+        """Move an entry out of its inbox, as the owner's word from then on, which only the owner can make it.
+
+        Who confirmed it, and when, stands with it.
+        """
         self._files.refresh(now=True)
         inbox, place = path.partition("/")[0], f"memory/{path}"
-        document = self._files.read(place) if place in self._list_for(inbox, clearance) else None
+        owned = person == self._owner and clearance is Trust.FULL
+        document = self._files.read(place) if owned and place in self._list_for(inbox, clearance) else None
         origin = find_provenance(place, document) if isinstance(document, Document) else None
         if not isinstance(document, Document) or origin is None:
             raise InputError(f"there is no entry {show_name(path)} that waits for review")
         confirmed = f"{person}, {self.now().astimezone(UTC).isoformat(timespec='seconds')}"
-        store = self._settle(target, Confirmed(text=document.body, origin=origin, by=confirmed), clearance)
+        store = self._settle(target, Confirmed(text=document.body, origin=origin, by=confirmed))
         self._remove(place)
         self._upkeep.see(store, inbox)
         return target
 
-    def _settle(self, target: str, entry: Confirmed, clearance: Trust) -> str:
+    def _settle(self, target: str, entry: Confirmed) -> str:
         """Write what was promoted, as a file of a store or as one of the facts, and name the store."""
-        if target == FACTS and FACT_STORE in self.open_to(clearance):
-            add_fact(self._files, entry.text)
+        if target == FACTS and not self._upkeep.is_listed(FACTS):
+            add_fact(self._files, entry)
             return FACT_STORE
         store, _, name = target.partition("/")
-        if store not in self.open_to(clearance) or not NAME.fullmatch(name) or not name.endswith(".md"):
+        fits = store in self._stores and NAME.fullmatch(name) and name.endswith(".md")
+        if not fits or self._upkeep.is_listed(f"memory/{target}"):
             raise InputError(f"{target} is no place for a memory; write STORE/NAME.md, or {FACTS} for a short fact")
         if not write_file(self._files.root, f"memory/{target}", write_confirmed(entry)):
             raise InputError(f"memory/{target} is there already; choose another name")
@@ -242,11 +255,19 @@ class Memory:
         return self._upkeep.list(store) if store in self.open_to(clearance) else []
 
     def find_store(self, clearance: Trust) -> str:
-        """Find the store of a clearance: the one with the highest trust that is not above it."""
-        fitting = [(settings.trust, name) for name, settings in self._stores.items() if settings.trust <= clearance]
-        if not fitting:
-            raise InputError("nothing can be remembered at this clearance")
-        return max(fitting)[1]
+        """Find the store of a clearance: the first one with just this trust, so that nothing is written below it."""
+        found = next((name for name, settings in self._stores.items() if settings.trust == clearance), "")
+        if not found:
+            raise InputError(f"nothing can be remembered at {clearance}: no store has just this trust")
+        return found
+
+    def writable(self, clearance: Trust) -> list[str]:
+        """Name the stores that a clearance may see and that entries can be saved in."""
+        return [name for name in self.open_to(clearance) if name in self._stores]
+
+    def is_below(self, store: str, clearance: Trust) -> bool:
+        """Whether a store has readers who could not have been where something was learned."""
+        return self._stores[store].trust < clearance
 
     def close(self) -> None:
         """Close the index."""

@@ -41,6 +41,7 @@ NOTES = TALK._replace(words=2.5, answer=0.0)
 K1, B = 1.2, 0.75
 NEAR = ((-2, 0.2), (-1, 0.5), (2, 0.6), (1, 0.8), (0, 1.0))  # what follows a word is about it more; the most last
 MANY = 1_000  # chunks whose words are all looked at; words beyond are too common to say much
+LEVEL = 300  # chunks that are level with the last of those, and are looked at, too
 FINALISTS = 100  # chunks that are looked at closely
 MISSED = 1.0  # what a word is worth that is nowhere in the store, beside the rarest that is
 HEADED = 0.6  # what a word in a heading is worth; as much as the word two chunks before
@@ -253,13 +254,13 @@ def weigh(parts: Parts, found: Row) -> float:
 
 
 def choose(scores: Mapping[int, float], most: int) -> list[int]:
-    """Choose the rows with the highest scores; among equals, the first ones."""
+    """Choose the rows with the highest scores, and those level with the last; where these are many, the first ones."""
     if len(scores) <= most:
         return list(scores)
     least = sorted(scores.values(), reverse=True)[most - 1]
     above = [row for row, score in scores.items() if score > least]
     level = sorted(row for row, score in scores.items() if score == least)
-    return above + level[: most - len(above)]
+    return above + level[: max(LEVEL, most - len(above))]
 
 
 def weigh_rarity(count: int, all_: int) -> float:

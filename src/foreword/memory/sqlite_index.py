@@ -16,6 +16,7 @@ PATIENCE = 5.0  # seconds to wait for another process that writes
 TOKENIZE = "porter unicode61 remove_diacritics 2"
 KINDS = ("vocabulary", "counts", "words", "chunks", "documents", "authors")  # in the order in which they can go
 COMMON = 1_000  # chunks with a word, from which on counting them takes long enough to remember the count
+MATCHES = 4_000  # rows of a query that says next to nothing
 GAP = 3  # rows between two documents; neighbours are at most two apart
 
 
@@ -264,10 +265,11 @@ class SqliteIndex:
         return self._base.execute(f"SELECT doc, col, offset FROM vocabulary_{name} WHERE term = ?", (word,)).fetchall()
 
     def match(self, store: str, word: str, others: Sequence[str]) -> list[int]:
-        """Return the rows that have a word, and any of some others where there are any."""
+        """Return the rows that have a word, and any of some others where there are any; of very many, some."""
         table = f"words_{self._name(store)}"
         query = f"{quote(word)} AND ({' OR '.join(map(quote, others))})" if others else quote(word)
-        return [row for (row,) in self._base.execute(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", (query,))]
+        found = self._base.execute(f"SELECT rowid FROM {table} WHERE {table} MATCH ? LIMIT {MATCHES}", (query,))
+        return [row for (row,) in found]
 
     def rows(self, store: str, rows: Sequence[int]) -> Mapping[int, Row]:
         """Return what is known of some rows, as far as they exist."""

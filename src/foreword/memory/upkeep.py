@@ -57,7 +57,7 @@ class Upkeep:
             for _ in range(ATTEMPTS):
                 with suppress(Damaged), self._guarded() as index:
                     return ask(index)
-            raise InputError(f"the memory index cannot be built: {self.notice}; remove {self._folder}/{FILE}")
+            raise InputError(f"the memory index cannot be built: {self.notice}; remove .foreword/{FILE}")
 
     def reindex(self, stores: Iterable[str]) -> Iterator[tuple[str, int, int]]:
         """Build the index anew; tells the store, and how many of how many documents are done."""
@@ -78,6 +78,10 @@ class Upkeep:
                 self._index.close()
             self._index = None
             self._synced.clear()
+
+    def is_listed(self, path: str) -> bool:
+        """Whether the configuration lists a file by name, so that it is no memory."""
+        return path in self._listed
 
     def list(self, store: str) -> list[str]:
         """List the files of a store."""

@@ -83,7 +83,9 @@ def call(assembly: Assembly, ground: Ground, name: str, arguments: Mapping[str, 
         raise InputError(f"there is no {show_name(target)} here")
     text, origin = found if isinstance(found, tuple) else (found, "")
     reading = cut(text, first or 1, lines, assembly, f"{name}({quote(target)}")
-    return introduce(reading, origin, assembly) if origin else reading
+    # All that waits from one author begins with its origin by itself, and no words of an entry can look like that.
+    told = not origin or reading.text.startswith("(unreviewed")
+    return reading if told else introduce(reading, origin, assembly)
 
 
 def read_name(name: str) -> Iterator[str]:

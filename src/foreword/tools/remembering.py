@@ -1,6 +1,6 @@
 """Memory tools: search, list, save, read and forget, each within the clearance of its turn."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from foreword.assembly import Assembly
@@ -94,7 +94,7 @@ class Remembering:
             raise InputError("'limit' is a whole number from 1 to 20")
         hits = self._memory.search(query, self._level, limit=limit, store=store)
         found = "\n\n".join(self.show(number, hit, query) for number, hit in enumerate(hits, 1))
-        return self._answer(found or "Nothing in memory answers that.", store, len(hits))
+        return self._answer(found or "Nothing in memory answers that.", self._name_stores(store), len(hits))
 
     def show(self, number: int, hit: Hit, query: str) -> str:
         """Show one result: where it stands, what it costs, the passage, and how to read on."""
@@ -108,7 +108,22 @@ class Remembering:
         """List everything with its price."""
         store = take_text(arguments, "store", "")
         lines = self._memory.menu(self._level, self._assembly.terms.meter, store)
-        return self._answer("\n".join(lines) or "There is nothing in memory.", store, len(lines))
+        shown = self._cut(lines, "memory_list has no more room; name a store, or find the rest with memory_search")
+        return self._answer("\n".join(shown) or "There is nothing in memory.", self._name_stores(store), len(lines))
+
+    def _name_stores(self, store: str) -> str:
+        """Name the stores that were looked into, for the log."""
+        return ", ".join(self._memory.open_to(self._level, store))
+
+    def _cut(self, lines: Sequence[str], note: str) -> Iterator[str]:
+        """Give as many lines as an answer holds, and say where there are more."""
+        left = READ
+        for line in lines:
+            left -= self._count(line)
+            if left < 0:
+                yield f"({note})"
+                return
+            yield line
 
     def save(self, arguments: Mapping[str, Any]) -> Answer:
         """Save something at the clearance at which it was learned; a store for more people waits for a person."""
@@ -117,6 +132,7 @@ class Remembering:
         wanted = take_text(arguments, "store", "") or own
         if wanted not in self._memory.open_to(self._level):
             raise InputError(f"there is no {show_name(wanted)} here")
+        same = [name for name in self._memory.writable(self._level) if not self._memory.is_below(name, self._level)]
         note = Note(
             text=take_text(arguments, "text"),
             author=turn.user,
@@ -124,9 +140,9 @@ class Remembering:
             channel=turn.channel,
             session=turn.session,
             time=turn.now or self._memory.now(),
-            wanted=wanted if wanted != own else "",
+            wanted=wanted if wanted != own and wanted not in same else "",
         )
-        saved = self._memory.save(note, own)
+        saved = self._memory.save(note, wanted if wanted in same else own)
         if saved.known:
             return self._answer(f"That is known already: {saved.path}.", own)
         waiting = (
@@ -140,16 +156,9 @@ class Remembering:
         """Show the facts of the speaking person, and their whole instructions where nobody else reads them."""
         turn = self._assembly.turn
         entries = list(self._memory.find_own(turn.user, self._level)) if turn.user else []
-        parts: list[str] = []
-        left = READ
-        for entry in entries:
-            text = f"- {one_line(entry.text)} ({entry.path})"
-            left -= self._count(text)
-            if left < 0:
-                parts.append("(more is found with memory_search)")
-                break
-            parts.append(text)
-        facts = "\n".join(parts) or "Nothing was saved for this person yet."
+        lines = [f"- {one_line(entry.text)} ({entry.path})" for entry in entries]
+        facts = "\n".join(self._cut(lines, "more is found with memory_search"))
+        facts = facts or "Nothing was saved for this person yet."
         own = "(not told where others read)" if has_company(turn) else turn.instructions.strip() or "(none)"
         return self._answer(f"{facts}\n\nStanding instructions:\n{own}", count=len(entries))
 
