@@ -36,7 +36,7 @@ def test_told(say) -> None:
     told = say("logs", "--json")
     events = [(one["event_type"], one["metadata"]) for one in json.loads(told)]
     assert events == [
-        ("memory_search", {"store": "facts, private, shared, social", "count": 1}),
+        ("memory_search", {"store": "facts, main, private, shared, social", "count": 1}),
         ("memory_search", {"store": "social", "count": 1}),
         ("memory_write", {"store": "social", "count": 1}),
         ("memory_write", {"store": "social", "count": 0}),

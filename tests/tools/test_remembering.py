@@ -134,7 +134,7 @@ def test_read(ws: Workspace) -> None:
 
 
 def test_forget(ws: Workspace) -> None:
-    """A person removes their own entries, the owner any, and the words for all else are the same."""
+    """A person removes their own entries, the owner any entry, and the words for all else are the same."""
     path = use(ws, "bob", "save_memory", text="Rye is best.").removeprefix("Saved as ").removesuffix(".")
     for other in (path, "social/PEOPLE.md", "private/DIARY.md", "nothing.md", "../x"):
         with pytest.raises(InputError) as caught:
@@ -142,7 +142,10 @@ def test_forget(ws: Workspace) -> None:
         assert str(caught.value) == f"there is no {other!r} of this person here"
     assert use(ws, "bob", "forget_memory", path=path) == f"Forgotten: {path}."
     assert use(ws, "bob", "memory_search", query="rye") == "Nothing in memory answers that."
-    assert use(ws, "alice", "forget_memory", path="private/DIARY.md") == "Forgotten: private/DIARY.md."
+    path = use(ws, "bob", "save_memory", text="Rye is best.").removeprefix("Saved as ").removesuffix(".")
+    assert use(ws, "alice", "forget_memory", path=path) == f"Forgotten: {path}."
+    with pytest.raises(InputError, match=r"^what people wrote by hand is removed at the shell"):
+        use(ws, "alice", "forget_memory", path="private/DIARY.md")
 
 
 @pytest.mark.parametrize(

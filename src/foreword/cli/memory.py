@@ -77,6 +77,8 @@ def stand_in(args: Namespace, workspace: "Workspace") -> "Assembly":
     assembly = workspace.assemble(turn)
     for warning in assembly.clearance.warnings:
         warn(warning)
+    if "memory_search" not in assembly.terms.tools:
+        raise InputError(f"{user or 'nobody'} is {assembly.clearance.level} here, and has no memory to ask")
     return assembly
 
 
@@ -164,8 +166,18 @@ def save(args: Namespace, workspace: "Workspace") -> object:
 
 
 def forget(args: Namespace, workspace: "Workspace") -> object:
-    """Remove a memory."""
-    return use(workspace, stand_in(args, workspace), "forget_memory", {"path": take(args, "a path")})
+    """Remove a memory: for the owner any, for somebody else what was saved for them."""
+    from foreword.tools import Answer
+    from foreword.tools.remembering import forget_sent
+    from foreword.words import Trust
+
+    assembly, path, memory = stand_in(args, workspace), take(args, "a path"), workspace.memory
+    level = assembly.clearance.level
+    if assembly.turn.user != workspace.config.owner or level is not Trust.FULL:
+        return use(workspace, assembly, "forget_memory", {"path": path})
+    said = forget_sent(memory, path, memory.forget(path, level))
+    note(workspace, assembly, "forget_memory", Answer(text="", tokens=0, store=path.partition("/")[0], count=1))
+    return f"Forgotten: {path}. {said}".rstrip()
 
 
 def review(args: Namespace, workspace: "Workspace") -> object:
@@ -178,7 +190,8 @@ def review(args: Namespace, workspace: "Workspace") -> object:
         place = workspace.memory.promote(take(args, "a path"), args.promote, level, person)
         note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=place.partition("/")[0], count=1))
         return f"promoted: {place}"
-    entries = list(workspace.memory.entries(assembly.clearance.level))
+    wanted = " ".join(args.words)
+    entries = [entry for entry in workspace.memory.entries(assembly.clearance.level) if wanted in ("", entry.path)]
     if args.json:
         return [make_plain(entry) for entry in entries]
     blocks = [f"{entry.path}\n({show_origin(entry.provenance)})\n{entry.text}" for entry in entries]
@@ -195,8 +208,9 @@ def reindex(_: Namespace, workspace: "Workspace") -> object:
     done: dict[str, int] = {}
     for store, number, total in workspace.memory.reindex():
         done[store] = number
-        print(f"\r{store}: {number:,} of {count(total, 'document')}", end="", file=sys.stderr, flush=True)
-    if done:
+        if sys.stderr.isatty():
+            print(f"\r{store}: {number:,} of {count(total, 'document')}\x1b[K", end="", file=sys.stderr, flush=True)
+    if done and sys.stderr.isatty():
         print(file=sys.stderr)
     return f"indexed: {count(sum(done.values()), 'document')}"
 
@@ -209,7 +223,7 @@ COMMAND = Command(
     + "; ".join(f"{name} {about}" for name, about in ACTIONS.items())
     + ".",
     examples=(
-        "foreword memory search When is Carol's birthday?",
+        'foreword memory search "When is Carol\'s birthday?"',
         "foreword memory get social/PEOPLE.md --from 2 --lines 3",
         "foreword memory save Bob likes rye bread --store social",
         "foreword memory review private/inbox/alice/ENTRY.md --promote shared/HOUSE.md",

@@ -20,7 +20,8 @@ _ROOM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@-]*")
 # Everything here becomes the name of a folder, or part of one.
 _NAMED = {"agents": _NAME, "users": _NAME, "situations": _NAME, "stores": _NAME, "rooms": _ROOM}
 
-_FACTS = "facts"  # the store that memories.json is by itself, with a trust of its own
+# Stores that are one file each, with a trust of its own.
+_TAKEN = {"facts": "memories.json", "main": "MEMORY.md"}
 
 
 def load(text: str, file: str = "foreword.yaml", blueprints: Collection[str] = ()) -> Config:
@@ -77,8 +78,9 @@ def _check_names(places: Places) -> Iterator[Finding]:
 
 
 def _check_stores(places: Places) -> Iterator[Finding]:
-    for keys, place in _find(places, "stores", _FACTS):
-        yield keys, place.line, "is what memories.json is known by; give the store another name"
+    for name, path in _TAKEN.items():
+        for keys, place in _find(places, "stores", name):
+            yield keys, place.line, f"is what {path} is known by; give the store another name"
 
 
 def _check_groups(places: Places) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from foreword.signal import is_noise
 from foreword.sources.catalogue import list_stores
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
-from foreword.sources.memories import FACT_STORE, FACTS
+from foreword.sources.memories import FACT_STORE, FACTS, MAIN, MAIN_STORE
 from foreword.sources.passage import Passage
 from foreword.sources.provenance import Provenance, find_provenance
 from foreword.tokens import Meter
@@ -82,7 +82,9 @@ class Memory:
         self._files = files
         self._stores = config.stores
         self._owner = config.owner
-        self._readable = {FACT_STORE: Store(trust=Trust.INNER), **config.stores}
+        listed = {entry.path: entry.trust for entry in config.prompt.files if not entry.per_user}
+        main = Store(trust=listed.get(MAIN, Trust.FULL))
+        self._readable = {FACT_STORE: Store(trust=Trust.INNER), MAIN_STORE: main, **config.stores}
         self._upkeep = Upkeep(files, (entry.path for entry in config.prompt.files), folder)
         self.folder = folder
         """Where the state of the workspace lies: the index, and beside it the log."""
@@ -202,7 +204,9 @@ class Memory:
         """Remove a memory from the files and from the index; returns what it said, for whoever has it still."""
         store, place = path.partition("/")[0], f"memory/{path}"
         if place not in self._list_for(store, clearance):
-            raise InputError(f"there is no {show_name(path)} here")
+            kept = path in (FACTS, MAIN) and clearance is Trust.FULL
+            what = f"{path} is kept by hand; take a line out of it there" if kept else ""
+            raise InputError(what or f"there is no {show_name(path)} here")
         document = self._files.read(place)
         if os.path.islink(self._files.locate(place)):
             raise InputError(f"{path} is a link; forget what it leads to: {self._files.find_target(place)[7:]}")

@@ -322,7 +322,13 @@ def translate() -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             raise Damaged(str(error)) from None
-        raise InputError(f"the memory index cannot be used: {error}; make room, or try again") from None
+        remedy = "make .foreword writable" if is_closed(error) else "make room, or try again"
+        raise InputError(f"the memory index cannot be used: {error}; {remedy}") from None
+
+
+def is_closed(error: sqlite3.Error) -> bool:
+    """Whether the file cannot be written for good."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
 def is_damage(error: sqlite3.Error) -> bool:

@@ -13,9 +13,9 @@ from foreword.frozen import frozen
 from foreword.memory.chunk import Chunk, find_day, split
 from foreword.memory.index import Damaged, Index
 from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
-from foreword.sources.document import Document
+from foreword.sources.document import Document, one_line
 from foreword.sources.files import LINK, SWEEP, Files
-from foreword.sources.memories import FACT_STORE, FACTS, load_facts
+from foreword.sources.memories import FACT_STORE, FACTS, MAIN, MAIN_STORE, load_facts
 from foreword.sources.provenance import find_author, find_provenance
 
 ATTEMPTS = 2  # to use an index that may be damaged
@@ -36,6 +36,9 @@ class Stock:
     """Entries among them that agents saved and that no owner has looked at yet."""
     indexed: int
     """Documents that the index knows and that have not changed since; a search indexes the others first."""
+
+
+ALONE = {FACT_STORE: FACTS, MAIN_STORE: MAIN}  # stores that are one file
 
 
 class Upkeep:
@@ -141,9 +144,10 @@ class Upkeep:
         A link may not lead out of its store, and what the configuration lists by name is no memory.
         """
         folder, files = f"memory/{store}", self._files
-        if store == FACT_STORE:
-            found = FACTS not in self._listed and isinstance(files.read(FACTS), Document)
-            return {FACTS: files.stamp(FACTS)} if found and files.find_target(FACTS) == FACTS else {}
+        if store in ALONE:
+            path = ALONE[store]
+            found = isinstance(files.read(path), Document) and files.find_target(path) == path
+            return {path: files.stamp(path)} if found and (path == MAIN or path not in self._listed) else {}
         if files.find_target(folder) != folder:
             return {}
         stamps = files.stamps(path for path in files.list(folder) if path not in self._listed)
@@ -208,12 +212,13 @@ def empty(stores: Iterable[str], index: Index) -> None:
 
 
 def split_document(path: str, document: Document) -> Iterator[Chunk]:
-    """Split a memory into what can be found by itself: paragraphs, or facts."""
+    """Split a memory into what can be found by itself: facts, or its description and its paragraphs."""
     if path == FACTS:
-        facts = load_facts(document) or ()
-        return (
-            Chunk(first=at, last=at, heading="", text=fact, when=find_day(fact)) for at, fact in enumerate(facts, 1)
-        )
+        for at, fact in enumerate(load_facts(document) or (), 1):
+            yield Chunk(first=at, last=at, heading="", text=fact, when=find_day(fact))
+        return
+    if about := one_line(document.field("description")):
+        yield Chunk(first=1, last=1, heading="", text=about)
     origin = find_provenance(path, document)
     when = find_day(document.field("date") or document.field("time") or path)
-    return split(document.body, author=origin.author if origin else "", when=when)
+    yield from split(document.body, author=origin.author if origin else "", when=when)

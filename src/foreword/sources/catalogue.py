@@ -10,7 +10,7 @@ from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, escape_attribute, escape_markup, one_line
 from foreword.sources.facts import round_tokens
 from foreword.sources.form import fill_form
-from foreword.sources.memories import FACT_STORE, FACTS, load_facts
+from foreword.sources.memories import FACT_STORE, FACTS, NO_FACTS, load_facts
 from foreword.sources.provenance import INBOX, find_author, show_entries
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section, write_line
@@ -116,6 +116,8 @@ def list_stores(
             match read(path):
                 case Document() as document if document.body and (author := find_author(path)):
                     unreviewed.setdefault(author, []).append(document)
+                case Document() as document if document.path == FACTS and not load_facts(document):
+                    troubles.append(NO_FACTS)
                 case Document() as document if document.body:
                     lines.append(price_memory(document, meter))
                 case Trouble() as trouble:

@@ -15,6 +15,9 @@ from foreword.words import Pace
 
 FACTS = "memories.json"  # the file of facts that all agents share
 FACT_STORE = "facts"  # the store that this file is by itself, for inner and above
+MAIN = "MEMORY.md"  # the long-term memory that people keep by hand
+MAIN_STORE = "main"  # the store that this file is by itself, for full unless the configuration lists it lower
+NO_FACTS = f"{FACTS} holds no list of texts in JSON"
 LONGEST = 200  # characters of a fact
 MOST = 4  # parts of a file that are recalled
 WORD = re.compile(r"\w{3,}")

@@ -11,7 +11,7 @@ from foreword.frozen import frozen
 from foreword.sources import Section
 from foreword.sources.document import Document
 from foreword.sources.ground import Ground
-from foreword.sources.memories import FACTS, load_facts
+from foreword.sources.memories import FACTS, MAIN, NO_FACTS, load_facts
 from foreword.sources.provenance import INBOX, Provenance, find_author, find_provenance, show_body, show_entries
 from foreword.sources.section import quote
 from foreword.sources.trace import Reader
@@ -128,22 +128,28 @@ def find_path(assembly: Assembly, ground: Ground, path: str) -> tuple[str, str] 
         if path and section.path == path:
             return section.text
     reader = Reader(ground.files, ground.guard(assembly.plan.blueprint), assembly.clearance.level)
-    store = path.partition("/")[0]
-    settings = ground.config.stores.get(store)
-    cleared = settings is not None and assembly.clearance.level >= settings.trust
-    if cleared:
-        if reader.lists(f"memory/{store}", f"memory/{path}"):
-            return read_memory(reader, f"memory/{path}")
-        folder, _, author = path.rpartition("/")
-        if author and folder == f"{store}/{INBOX}":
-            return read_author(reader, store, author)
-    if path == FACTS and assembly.clearance.level >= Trust.INNER and not reader.is_listed(path):
-        facts = reader.read(path)
-        return "\n".join(load_facts(facts) or ()) if isinstance(facts, Document) else None
     folders = [section.origin for section in sections if section.slot.source == "skills"]
     if any(path in reader.list(folder, "SKILL.md") for folder in folders):
         return read_body(reader, path)
-    return None
+    return find_memory(assembly, ground, reader, path)
+
+
+def find_memory(assembly: Assembly, ground: Ground, reader: Reader, path: str) -> tuple[str, str] | str | None:
+    """Find a memory that the clearance may see: a file of a store, all from one author, the facts, or MEMORY.md."""
+    level, guard = assembly.clearance.level, ground.guard(assembly.plan.blueprint)
+    if path == FACTS and level >= Trust.INNER and not reader.is_listed(path):
+        facts = reader.read(path)
+        return "\n".join(load_facts(facts) or [NO_FACTS]) if isinstance(facts, Document) else None
+    if path == MAIN and level >= guard.find_least(path):
+        return read_body(reader, path)
+    store, _, rest = path.partition("/")
+    settings = ground.config.stores.get(store)
+    if settings is None or level < settings.trust:
+        return None
+    if reader.lists(f"memory/{store}", f"memory/{path}"):
+        return read_memory(reader, f"memory/{path}")
+    inbox, _, author = rest.partition("/")
+    return read_author(reader, store, author) if inbox == INBOX and author else None
 
 
 def read_author(reader: Reader, store: str, author: str) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ from foreword.memory import Hit, Memory, Note
 from foreword.memory.snippet import find_snippet
 from foreword.sources.document import one_line
 from foreword.sources.ground import Ground
+from foreword.sources.provenance import find_author
 from foreword.sources.section import write_get
 from foreword.tools.answer import Answer
 from foreword.trust import has_company
@@ -163,22 +164,25 @@ class Remembering:
         return self._answer(f"{facts}\n\nStanding instructions:\n{own}", count=len(entries))
 
     def forget(self, arguments: Mapping[str, Any]) -> Answer:
-        """Remove an entry of the speaking person; the owner may remove any."""
+        """Remove an entry of the speaking person; the owner may have any entry removed, and nothing written by hand."""
         path = take_text(arguments, "path")
         turn = self._assembly.turn
         own = {entry.path for entry in self._memory.find_own(turn.user, self._level)} if turn.user else set()
         owner = turn.user == self._ground.config.owner and self._level is Trust.FULL
+        if owner and path not in own and not find_author(f"memory/{path}"):
+            raise InputError("what people wrote by hand is removed at the shell: foreword memory forget PATH")
         if path not in own and not owner:
             raise InputError(f"there is no {show_name(path)} of this person here")
         text = self._memory.forget(path, self._level)
-        note = self.forget_sent(path, text if owner else "")
+        note = forget_sent(self._memory, path, text if owner else "")
         return self._answer(f"Forgotten: {path}. {note}".rstrip(), path.partition("/")[0], 1)
 
-    def forget_sent(self, path: str, text: str) -> str:
-        """Remove a forgotten memory from what the log has of sent prompts, and say so."""
-        from foreword.events.forgetting import Forgotten, forget_recorded
 
-        return forget_recorded(self._memory.folder, Forgotten(path=path, text=text))
+def forget_sent(memory: Memory, path: str, text: str) -> str:
+    """Remove a forgotten memory from what the log has of sent prompts, and say so."""
+    from foreword.events.forgetting import Forgotten, forget_recorded
+
+    return forget_recorded(memory.folder, Forgotten(path=path, text=text))
 
 
 def take_text(arguments: Mapping[str, Any], name: str, default: str | None = None) -> str:
