@@ -51,7 +51,8 @@ def test_others(say) -> None:
     say("memory", "search", "Carol")
     say("memory", "search", "Carol", "--user", "bob")
     assert len(json.loads(say("logs", "--json"))) == 2
-    assert len(json.loads(say("logs", "--json", "--reader", "bob"))) == 1
+    (event,) = json.loads(say("logs", "--json", "--reader", "bob"))
+    assert event["metadata"] == {"store": "social", "count": 1}
 
 
 def test_a_log_that_cannot_be_written(say, tmp_path: Path) -> None:
