@@ -35,6 +35,7 @@ TURN, CALL = EventType.TURN_STARTED.value, EventType.API_CALL.value
 COUNTED = (TURN, CALL)
 SECTION = By.SECTION.value
 QUARTERS = ("00", "15", "30", "45")
+MOST = 10**12  # tokens or dollars of one call that are counted: no sum grows beyond what the database adds
 
 Key = tuple[str, str, str, str, str, int]
 Sums = dict[Key, list[Any]]
@@ -109,11 +110,11 @@ def count_call(figures: list[Any], values: Sequence[Any]) -> None:
     if cost is None:
         figures[2] += 1
     else:
-        figures[7] += cost
-    figures[3] += tokens_in or 0
-    figures[4] += tokens_out or 0
-    figures[5] += read or 0
-    figures[6] += written or 0
+        figures[7] += bound(cost)
+    figures[3] += bound(tokens_in or 0)
+    figures[4] += bound(tokens_out or 0)
+    figures[5] += bound(read or 0)
+    figures[6] += bound(written or 0)
 
 
 def count_sections(shares: dict[str, list[Any]], parts: Iterable[Sequence[Any]]) -> None:
@@ -126,9 +127,14 @@ def count_sections(shares: dict[str, list[Any]], parts: Iterable[Sequence[Any]])
         if usd is None:
             figures[2] += 1
         else:
-            figures[7] += usd
-        figures[3] += tokens
-        figures[5] += cached
+            figures[7] += bound(usd)
+        figures[3] += bound(tokens)
+        figures[5] += bound(cached)
+
+
+def bound(figure: float) -> float:
+    """Bound what one call adds to a sum."""
+    return figure if -MOST <= figure <= MOST else MOST if figure > 0 else -MOST
 
 
 def spread(sums: Sums, place: Sequence[Any], figures: Sequence[Any]) -> None:
