@@ -10,6 +10,7 @@ from foreword.cli.output import count, make_plain, print_json, warn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from foreword.events.event import Reader
     from foreword.events.status import Status
     from foreword.memory import Stock
 
@@ -30,13 +31,13 @@ def run(args: Namespace) -> int:
         if workspace.memory.notice:
             warn(workspace.memory.notice)
     if args.json:
-        print_json(write(status, stock))
+        print_json(write(status, stock, desk.reader))
     else:
         show(status, stock, desk)
     return 0
 
 
-def write(status: "Status", stock: "Sequence[Stock]") -> dict[str, object]:
+def write(status: "Status", stock: "Sequence[Stock]", reader: "Reader") -> dict[str, object]:
     """Write the status as JSON-ready values."""
     return {
         "since": status.since.isoformat(),
@@ -47,7 +48,7 @@ def write(status: "Status", stock: "Sequence[Stock]") -> dict[str, object]:
         "sessions": status.sessions,
         "latest": [{**make_plain(one), "last": one.last.isoformat()} for one in status.latest],
         "memory": make_plain(list(stock)),
-        "errors": [record.to_dict() for record in status.errors],
+        "errors": [record.to_dict(reader) for record in status.errors],
     }
 
 

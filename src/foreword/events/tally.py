@@ -12,22 +12,8 @@ from operator import itemgetter
 from typing import Any
 
 from foreword.events.event import EventType
+from foreword.events.kinds import By
 from foreword.events.row import COLUMNS, Row
-from foreword.words import Word
-
-
-class By(Word):
-    """What sums are kept by; a day is that of the reader's zone."""
-
-    ALL = "all"
-    DAY = "day"
-    SESSION = "session"
-    USER = "user"
-    AGENT = "agent"
-    CHANNEL = "channel"
-    MODEL = "model"
-    SECTION = "section"
-
 
 FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")
 KEY = ("kind", "owner", "room", "start", "name", "trust")
