@@ -103,7 +103,7 @@ def test_a_missing_folder(say):
 
 @pytest.mark.parametrize("more", [(), ("--prune", "--until", "today")])
 def test_a_broken_page(say, folder, more):
-    """A log that is broken in its midst says how far it could be read, and neither half a file stays nor an empty one."""
+    """A log that is broken in its midst says how far it could be read, and no file stays, neither half nor empty."""
     tell(str(folder / ".foreword"), *(make_event(facts={"mark": f"m{n}", "x": "x" * 300}) for n in range(9_000)))
     log = folder / ".foreword" / "events.sqlite"
     with closing(sqlite3.connect(log)) as connection:
