@@ -48,11 +48,13 @@ def run(args: Namespace) -> int:
 
 def write(spending: "Spending") -> dict[str, object]:
     """Write the sums as JSON-ready values."""
+    from foreword.events.moment import stamp
+
     since, until = spending.period.since, spending.period.until
     return {
         "by": spending.by,
-        "since": since and since.isoformat(),
-        "until": until and until.isoformat(),
+        "since": since and stamp(since),
+        "until": until and stamp(until),
         "whole": make_plain(spending.whole),
         "usd_per_turn": spending.usd_per_turn,
         "most_tokens": spending.longest and make_plain(spending.longest),

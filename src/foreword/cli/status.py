@@ -39,14 +39,15 @@ def run(args: Namespace) -> int:
 
 def write(status: "Status", stock: "Sequence[Stock]", reader: "Reader") -> dict[str, object]:
     """Write the status as JSON-ready values."""
+    from foreword.events.moment import stamp
+
     return {
-        "since": status.since.isoformat(),
+        "since": stamp(status.since),
         "channels": [
-            {**make_plain(one), "last_message": one.last_message and one.last_message.isoformat()}
-            for one in status.channels
+            {**make_plain(one), "last_message": one.last_message and stamp(one.last_message)} for one in status.channels
         ],
         "sessions": status.sessions,
-        "latest": [{**make_plain(one), "last": one.last.isoformat()} for one in status.latest],
+        "latest": [{**make_plain(one), "last": stamp(one.last)} for one in status.latest],
         "memory": make_plain(list(stock)),
         "errors": [record.to_dict(reader) for record in status.errors],
     }
