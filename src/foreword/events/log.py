@@ -143,12 +143,13 @@ class EventLog:
         with self._lock:
             if self._closed:
                 return
+            self._give_up = time.monotonic() + self.bounds.closing
             self._closed = True
         if self._thread is not None:
             self._ending.set()
             self._hurry.set()
             self._wake.set()
-            self._thread.join(self.bounds.closing + 2 * self.bounds.patience)
+            self._thread.join(self.bounds.closing + 2 * self.bounds.patience + 4 * LAST)
 
     def __enter__(self) -> Self:
         return self
@@ -244,9 +245,7 @@ class EventLog:
             settle(batch, written=whole)
 
     def _is_late(self) -> bool:
-        """Whether closing has been tried for as long as it may take, counted from when it was first seen."""
-        if self._closed and not self._give_up:
-            self._give_up = time.monotonic() + self.bounds.closing
+        """Whether closing has been tried for as long as it may take."""
         return self._closed and time.monotonic() > self._give_up
 
     def _write_apart(self, rows: list[Row]) -> bool:
