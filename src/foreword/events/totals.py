@@ -145,12 +145,11 @@ class Desk:
         if stretch.days is None:
             return len(edges)
         where, given = self.scope()
-        (others,) = self.connection.execute(
-            f"SELECT count(DISTINCT name) FROM totals_day WHERE {where} AND start >= ? AND start < ? "  # noqa: S608 - our own names
-            "AND name NOT IN (SELECT value FROM json_each(?))",
-            [*given, *stretch.days, json.dumps(sorted(edges))],
+        (count,) = self.connection.execute(
+            f"SELECT count(DISTINCT name) FROM totals_day WHERE {where} AND start >= ? AND start < ?",  # noqa: S608 - our own names
+            [*given, *stretch.days],
         ).fetchone()
-        return len(edges) + int(others)
+        return int(count) + len(edges.keys() - self._sum_days_of({*edges}, stretch.days).keys())
 
     def _name(self, sums: dict[str, Figures]) -> dict[str, Figures]:
         """For one's own eyes the sum by user is that of all, under one's name."""
