@@ -5,18 +5,21 @@ same turn. Nothing waits: its clock is moved instead.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.events.budget import Grant
 from foreword.events.cost import Call, foresee, price_call, split
-from foreword.events.event import Context, EventType, Level, Place, Usage
+from foreword.events.event import EventType, Level, Place, Usage
 from foreword.events.listening import Listeners
 from foreword.events.reader import find_context
 from foreword.events.trace import Step, Teller, Timepiece, Trace
 from foreword.frozen import frozen
 from foreword.prices import measure_prefix
+from foreword.tools.answer import Answer
+from foreword.tools.telling import tell_answer
 from foreword.turn import Turn
 from foreword.workspace import Workspace
 
@@ -34,6 +37,8 @@ class Reply:
     usage: Usage = Usage(tokens_in=100, tokens_out=10)
     seconds: float = 1.0
     tools: tuple[str, ...] = ()
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    """What tools answer, by name; of those that search or change memory the log is told."""
 
 
 class Refusal(Exception):
@@ -45,11 +50,10 @@ class Refusal(Exception):
 
 
 class OverBudget(Exception):
-    """A budget refuses the call; the person is told what concerns them."""
+    """A budget refuses the call; its words are what may be told to the person who asked."""
 
     def __init__(self, grant: Grant) -> None:
-        super().__init__(grant.reason)
-        self.told = grant.told
+        super().__init__(grant.told)
 
 
 class MovedClock:
@@ -82,7 +86,6 @@ class Waiting:
 
     turn: Turn
     place: Place
-    context: Context
 
 
 class ScriptedLoop:
@@ -97,28 +100,29 @@ class ScriptedLoop:
         self._listeners = listeners
         self._clock = clock
         self._script: list[Reply | Refusal] = []
-        self._recent: list[datetime] = []
+        self._recent: list[tuple[str, datetime]] = []
         self._sessions: set[str] = set()
 
     def receive(self, turn: Turn, script: Iterable[Reply | Refusal]) -> Trace:
         """Answer a message by a script; return its trace, whatever came of it."""
         self._script = list(script)
         assembly = self._workspace.assemble(turn)
-        context = find_context(assembly)
-        trace = Trace(self._listeners.recorder, context, self._clock.timepiece)
+        trace = Trace(self._listeners.recorder, find_context(assembly), self._clock.timepiece)
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
             self._greet(received, assembly)
             if not self._answer(received, assembly, attempt=1):
-                self.queue.append(Waiting(turn=turn, place=received.place, context=context))
+                self.queue.append(Waiting(turn=turn, place=received.place))
         return trace
 
     def deliver(self, script: Iterable[Reply | Refusal]) -> None:
-        """Try what waits once more, each as a part of the turn that it belongs to."""
+        """Try what waits once more, each as a part of the turn that it belongs to, at the clearance of now."""
         self._script = list(script)
         waiting, self.queue = self.queue, []
         for one in waiting:
-            trace = Trace(self._listeners.recorder, one.context, self._clock.timepiece, goes_on=one.place)
-            if not self._answer(trace, self._workspace.assemble(one.turn), attempt=2):
+            assembly = self._workspace.assemble(one.turn)
+            context = find_context(assembly)
+            trace = Trace(self._listeners.recorder, context, self._clock.timepiece, goes_on=one.place)
+            if not self._answer(trace, assembly, attempt=2):
                 self.queue.append(one)
 
     def _greet(self, received: Step, assembly: Assembly) -> None:
@@ -144,14 +148,14 @@ class ScriptedLoop:
             tokens=assembly.used,
             cached_tokens=measure_prefix(assembly),
         )
-        self._recent = [moment for moment in self._recent if moment > self._clock() - BUSY]
+        self._recent = [(session, moment) for session, moment in self._recent if moment > self._clock() - BUSY]
         try:
             with place.step(EventType.TURN_STARTED, model=assembly.turn.model, attempt=attempt) as turn:
                 reply = self._work(turn, assembly, key)
         except Refusal:
             return False
         except OverBudget as error:
-            reply = error.told
+            reply = str(error)
         with place.step(EventType.MESSAGE_SENT, length=len(reply), attempt=attempt):
             self.sent.append(reply)
         return True
@@ -161,14 +165,15 @@ class ScriptedLoop:
         try:
             return self._converse(turn, assembly, key)
         except Refusal:
-            busy = {"turns_before": len(self._recent), "minutes_before": BUSY.seconds // 60}
+            before = sum(session == assembly.turn.session for session, _ in self._recent)
+            busy = {"turns_before": before, "minutes_before": BUSY.seconds // 60}
             turn.note(outcome="queued", calls_refused=len(WAITS) + 1, **busy)
             raise
         except OverBudget:
             turn.note(outcome="refused")
             raise
         finally:
-            self._recent.append(self._clock())
+            self._recent.append((assembly.turn.session, self._clock()))
 
     def _converse(self, turn: Step, assembly: Assembly, key: str) -> str:
         """Call the model until it answers without a tool."""
@@ -177,6 +182,7 @@ class ScriptedLoop:
             for name in reply.tools:
                 with turn.step(EventType.TOOL_CALL, name=name) as call:
                     self._clock.move(0.1)
+                    tell_answer(call, name, reply.answers.get(name))
                     call.note(status="ok")
             if not reply.tools:
                 return reply.text
@@ -201,6 +207,8 @@ class ScriptedLoop:
         grant = Grant(allowed=True)
         if purse:
             grant = purse.reserve(trace.context, trace.id, foresee(assembly, models, MAX_TOKENS))
+            for sum_of_all in (*grant.sums, *filter(None, (grant.reason,))):
+                call.confide(EventType.API_ERROR, level=Level.WARN, budget=sum_of_all)
             if not grant.allowed:
                 raise OverBudget(grant)
         line = self._script.pop(0)

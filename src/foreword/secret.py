@@ -71,7 +71,46 @@ _VALUES = (
         digits=False,
     ),
 )
+# What a log must not tell though it may be none: a wrong guess costs a word there, and a right one a password.
+_LABEL = r"(?:pass(?:word|wd|phrase)|pwd|secret|token|credentials?|(?:api|access|secret|private|auth)[_ -]?key)"
+_SUSPECTS = (
+    Shape(
+        what="a Telegram bot token",
+        words=("bot",),
+        pattern=re.compile(r"bot(\d{6,12}:[\w-]{20,100})"),
+    ),
+    Shape(
+        what="a credential",
+        words=("authorization",),
+        pattern=re.compile(r"authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:[a-z]{3,12}\s{1,4})?([^\s\"',;]{6,4000})"),
+    ),
+    Shape(what="a bearer token", words=("bearer",), pattern=re.compile(r"bearer\s{1,4}([\w.~+/=-]{8,4000})")),
+    Shape(
+        what="an address with a password",
+        words=("://",),
+        pattern=re.compile(r"://[^\s:/@<>\"'`]{0,80}:([^\s/@]{1,200})@"),
+    ),
+    Shape(
+        what="a password or key in plain text",
+        words=("pass", "pwd", "key", "secret", "token", "credential"),
+        # After an equals sign, or as an option of a command: up to the end of the word, or of its quotes.
+        pattern=re.compile(
+            rf"(?:{_LABEL}[\"'`]?\s{{0,4}}=\s{{0,4}}|--?(?:[a-z]{{1,20}}[_-]){{0,3}}{_LABEL}\s{{1,4}}(?=[^\s-]))"
+            r"[\"'`]?((?<=\")[^\"\n]{1,400}|(?<=')[^'\n]{1,400}|[^\s\"'`&;,|<>)}\]]{1,4000})"
+        ),
+    ),
+    Shape(
+        what="a password or key in plain text",
+        words=("pass", "pwd", "key", "secret", "token", "credential"),
+        # After a colon: in quotes, or one word with a digit; other words are talk about passwords.
+        pattern=re.compile(
+            rf"{_LABEL}[\"'`]?\s{{0,4}}:\s{{0,4}}[\"'`]?"
+            r"((?<=\")[^\"\n]{1,400}|(?<=')[^'\n]{1,400}|(?=[^\s\d]{0,80}\d)[^\s\"'`&;,|<>)}\]]{4,4000})"
+        ),
+    ),
+)
 _WORDS = tuple(word for shape in (*_KEYS, *_VALUES) for word in shape.words)
+_SUSPICIOUS = tuple(dict.fromkeys((*_WORDS, *(word for shape in _SUSPECTS for word in shape.words))))
 _PLACEHOLDER = re.compile(
     r"\.\.\.|…|[<>$*{}]|xxx|example|placeholder|dummy|redacted|changeme|change[_-]me|your|insert|sample|fake|n/a"
     r"|\.(?:md|ya?ml|txt|env|json)$|^env:|^(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)$"
@@ -103,6 +142,21 @@ def find_secrets(text: str) -> Iterator[Secret]:
         return
     yield from find_keys(text, lower)
     yield from find_values(text, lower)
+
+
+def suspect_secrets(text: str) -> Iterator[Secret]:
+    """Find every secret of a text and whatever may be one, placeholders among them, for those who must tell none."""
+    lower = fold(text)
+    for word in _SUSPICIOUS:
+        if word in lower:
+            break
+    else:
+        return
+    yield from find_keys(text, lower)
+    yield from find_values(text, lower)
+    for shape in _SUSPECTS:
+        for match in shape.pattern.finditer(lower) if any(word in lower for word in shape.words) else ():
+            yield Secret(start=match.start(), first=match.start(1), last=match.end(1), what=shape.what)
 
 
 def find_keys(text: str, lower: str) -> Iterator[Secret]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -110,7 +111,34 @@ def test_filters(say, line, count):
 def test_more(say):
     """Where older events fit as well, that is said, and so is a limit that is too high."""
     assert "older ones fit, too: --until 20" in say("logs", "--limit", "2").out
+    assert "older" not in say("logs", "--limit", "6").out
     assert "1,000 events at most" in say("logs", "--limit", "5000").err
+
+
+def test_every_page(say, state):
+    """Going on as it is offered tells every event once, those of one moment and of one second, too."""
+    moment = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
+    times = [moment.replace(microsecond=at // 2) for at in range(9)]
+    tell(state, *(make_event(EventType.TOOL_CALL, time=time, facts={"n": n}) for n, time in enumerate(times)))
+    seen, onward = [], ()
+    for _ in range(9):
+        out = say("logs", "--limit", "2", *onward).out
+        seen += [int(n) for n in re.findall(r"\bn=(\d+)", out)[::-1]]
+        older = re.search(r"older ones fit, too: (--until) (\S+),", out)
+        if not older:
+            break
+        onward = older.groups()
+    assert seen == [8, 7, 6, 5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.usefixtures("told")
+def test_numbers_of_rows(say):
+    """Rows have their numbers for the owner alone: gaps would tell others how many there are."""
+    for line in ("logs --json", "status --json", f"trace {TRACE} --json", "export"):
+        assert '"id": ' in say(*line.split()).out
+    assert '"id": ' not in say("logs", "--json", "--reader", "bob").out
+    assert '"id": ' not in say("export", "--reader", "bob").out
+    assert len(say("export", "--reader", "bob").out.splitlines()) == 1
 
 
 @pytest.mark.usefixtures("told")
@@ -172,7 +200,14 @@ def test_status(say):
         ("logs --limit many", "invalid int value"),
         ("logs --follow --until today", "takes no --until"),
         ("trace xyz", "first 6 digits"),
-        ("trace", "required: TURN"),
+        ("trace", "foreword trace --at TIME"),
+        ("trace 3f2a9c --at 1h", "name one turn"),
+        ("trace --at never", "is no time"),
+        ("trace --at never --prompt", "is no time"),
+        ("cost --since 9999-12-31T23:59", "is no time"),
+        ("cost --until 0001-02-01", "is no time"),
+        ("cost --until 2026-11-15T12:00Z#3", "is no time"),
+        ("export --since 9999-12-31T23:59", "is no time"),
         ("cost --by moon", "unknown value 'moon'"),
         ("cost --since never", "is no time"),
     ],

@@ -1,11 +1,19 @@
 """Claims about `foreword export`."""
 
 import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from event_rows import make_event, tell
+
+RUN = [sys.executable, "-c", "import sys; from foreword.cli import main; sys.exit(main())"]
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +64,70 @@ def test_nothing_is_written_over(say, folder, more):
     assert "exists already" in answer.err
     assert (folder / "events.jsonl").read_text() == "mine\n"
     assert len(say("logs", "--json").json) == 40
+
+
+def test_a_file_beside_it(say, folder):
+    """What lies beside the new file under a similar name stays as it is."""
+    (folder / "events.jsonl.part").write_text("mine\n")
+    assert say("export", "events.jsonl").code == 0
+    assert say("export", "old.jsonl", "--until", "30d", "--prune").code == 0
+    assert (folder / "events.jsonl.part").read_text() == "mine\n"
+    assert sorted(path.name for path in folder.glob("*.jsonl*")) == ["events.jsonl", "events.jsonl.part", "old.jsonl"]
+
+
+def test_the_output_is_gone(folder):
+    """Where nobody reads the output any more, the command ends as others do, and blames no log."""
+    tell(str(folder / ".foreword"), *(make_event(facts={"text": "x" * 900}) for _ in range(300)))
+    with subprocess.Popen([*RUN, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk():
+    """Where the output cannot be written, that is said, and not that the log cannot be read."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*RUN, "export"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert "No space left" in done.stderr
+    assert "log" not in done.stderr
+
+
+def test_a_missing_folder(say):
+    """A folder that is not there is named, and the log is not blamed."""
+    answer = say("export", "nowhere/x.jsonl")
+    assert (answer.code, answer.err) == (2, "foreword: nowhere/x.jsonl: No such file or directory\n")
+
+
+@pytest.mark.parametrize("more", [(), ("--prune", "--until", "today")])
+def test_a_broken_page(say, folder, more):
+    """A log that is broken in its midst says how far it could be read, and no file stays, neither half nor empty."""
+    tell(str(folder / ".foreword"), *(make_event(facts={"mark": f"m{n}", "x": "x" * 300}) for n in range(9_000)))
+    log = folder / ".foreword" / "events.sqlite"
+    with closing(sqlite3.connect(log)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    content = bytearray(log.read_bytes())
+    start = content.find(b'"m6000"') // size * size
+    content[start : start + size] = b"\xff" * size
+    log.write_bytes(content)
+    answer = say("export", "x.jsonl", *more)
+    assert (answer.code, answer.out) == (2, "")
+    assert re.search(r"could be read for [4-6],\d{3} events and no further", answer.err)
+    assert not [*folder.glob("x.jsonl*")]
+    lines = say("export").out.splitlines()
+    assert 4_000 <= len(lines) < 7_000
+
+
+def test_a_damaged_log(say, folder):
+    """Of a log that had to be put aside nothing is exported, and that is no success."""
+    (folder / ".foreword" / "events.sqlite").write_bytes(b"nonsense" * 4_000)
+    answer = say("export", "x.jsonl")
+    assert answer.code == 2
+    assert "damaged" in answer.err
+    assert not [*folder.glob("x.jsonl*")]
 
 
 def test_for_a_reader(say):

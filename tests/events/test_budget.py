@@ -1,11 +1,15 @@
 """Claims about budgets: reserved before a call, settled after it, seen by every process."""
 
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from night import CONFIG, USAGE, make_night, make_turn
@@ -15,6 +19,7 @@ from foreword.errors import ConfigError
 from foreword.events.budget import Purse
 from foreword.events.cost import Cost
 from foreword.events.event import Context, Level
+from foreword.store.open import FILE, open_events
 from foreword.testing import Heard, Listeners, MovedClock, Reply
 from foreword.words import Trust
 
@@ -64,10 +69,11 @@ def test_refusal(tmp_path):
 
 
 def test_warning_once(tmp_path):
-    """At 80 % there is one warning in a period, with the sum."""
+    """At 80 % there is one warning in a period, with the sum for whoever sees everybody's."""
     purse = make_purse(tmp_path, "{daily_usd: 10}")
-    warnings = [spend(purse, amount).warnings for amount in (7.9, 0.1, 0.5)]
-    assert warnings == [(), ("the daily budget is used to 80 %: $8.0000 of $10.0000",), ()]
+    grants = [spend(purse, amount) for amount in (7.9, 0.1, 0.5)]
+    assert [grant.sums for grant in grants] == [(), ("the daily budget is used to 80 %: $8.0000 of $10.0000",), ()]
+    assert [grant.warnings for grant in grants] == [(), ("the daily budget is nearly used up",), ()]
 
 
 @pytest.mark.parametrize(
@@ -152,6 +158,93 @@ def test_others_sums_are_not_told(tmp_path):
     )
 
 
+def test_others_sums_are_not_in_a_warning(tmp_path):
+    """Whoever is warned hears their own sums, and no others."""
+    purse = make_purse(tmp_path, "{daily_usd: 5, users: {bob: {daily_usd: 1}}}")
+    spend(purse, 3.5)
+    assert spend(purse, 0.8, BOB).warnings == (
+        "the daily budget is nearly used up",
+        "the daily budget of user bob is used to 80 %: $0.8000 of $1.0000",
+    )
+
+
+@pytest.mark.parametrize("limit", ["users: {bob: {daily_usd: 1}}", "per_turn_usd: 1"])
+def test_no_sums_in_a_room(tmp_path, limit):
+    """In a room, where everybody reads the answer, nobody's sums are told, neither in a warning nor in a refusal."""
+    purse = make_purse(tmp_path, f"{{{limit}}}")
+    kitchen = replace(BOB, room="kitchen")
+    told = (*spend(purse, 0.9, kitchen).warnings, purse.reserve(kitchen, "t1", usd(0.5)).told)
+    assert len(told) == 2
+    assert not [said for said in told if "$" in said or "%" in said or "bob" in said]
+
+
+def test_a_damaged_log(tmp_path):
+    """What was spent still counts when the event log is damaged and put aside."""
+    purse = make_purse(tmp_path, "{monthly_usd: 10}")
+    spend(purse, 9.9)
+    purse.close()
+    (tmp_path / FILE).write_text("no database at all, and long enough to be taken for one" * 20)
+    open_events(str(tmp_path)).connection.close()
+    assert not make_purse(tmp_path, "{monthly_usd: 10}").reserve(ALICE, "t", usd(9.9)).allowed
+
+
+def test_any_number(tmp_path):
+    """A cost of whatever kind of number is counted, and where it is none what was reserved for the call."""
+    purse = make_purse(tmp_path, "{daily_usd: 1}")
+    for cost in (Decimal("0.25"), math.nan):
+        purse.settle(purse.reserve(ALICE, "t", usd(0.375)), cost)
+    assert "$0.6250 spent" in purse.reserve(ALICE, "t", usd(0.5)).reason
+
+
+def test_waiting_once(tmp_path):
+    """While the file stays locked, the first call waits for it and the others do not."""
+    purse = make_purse(tmp_path, "{daily_usd: 1}")
+    spend(purse, 0.1)
+    blocker = make_purse(tmp_path, "{daily_usd: 1}")._connect()
+    blocker.execute("BEGIN IMMEDIATE")
+    begin = time.perf_counter()
+    spend(purse, 0.1)
+    first = time.perf_counter() - begin
+    begin = time.perf_counter()
+    for _ in range(3):
+        spend(purse, 0.1)
+    assert time.perf_counter() - begin < first / 2
+    blocker.execute("ROLLBACK")
+    assert "$0.5000 spent" in purse.reserve(ALICE, "t", usd(0.9)).reason
+    blocker.execute("BEGIN IMMEDIATE")
+    begin = time.perf_counter()
+    spend(purse, 0.1)
+    assert time.perf_counter() - begin > first / 2, "it has its patience again"
+    blocker.close()
+
+
+def test_closing_settles(tmp_path):
+    """What could not be counted while the file was locked is counted when the purse is closed."""
+    purse = make_purse(tmp_path, "{monthly_usd: 10}")
+    grant = purse.reserve(ALICE, "t", usd(9))
+    blocker = make_purse(tmp_path, "{monthly_usd: 10}")._connect()
+    blocker.execute("BEGIN IMMEDIATE")
+    purse.settle(grant, 9)
+    blocker.execute("ROLLBACK")
+    purse.close()
+    assert blocker.execute("SELECT usd FROM budget_spent").fetchall() == [(9.0,)]
+    blocker.close()
+
+
+def test_forked(tmp_path):
+    """A forked process settles what it was handed, and does not wait for a lock that its parent holds."""
+    purse = make_purse(tmp_path, "{daily_usd: 10}")
+    grant = purse.reserve(ALICE, "t", usd(1))
+    with purse._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            purse.settle(grant, 1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    assert "$1.0000 spent + $10.0000 for" in purse.reserve(ALICE, "t", usd(10)).reason
+
+
 def test_a_locked_database(tmp_path):
     """Where the budgets cannot be looked at, the call is made and said so, and it is counted once they can."""
     purse = make_purse(tmp_path, "{daily_usd: 1}")
@@ -201,18 +294,28 @@ def test_processes_share_a_budget(tmp_path):
 
 
 def test_a_loop_within_its_budget(tmp_path):
-    """A loop is warned in the row of its call, then refused in an error row, and the person is told."""
+    """A loop is warned in the row of its call, then refused in an error row, and the person is told.
+
+    The sums of everybody stand in rows of nobody's, for full trust alone.
+    """
     purse_of = f"{CONFIG}budgets: {{daily_usd: 0.07}}\n"
     heard = Heard()
     loop, clock = make_night(tmp_path, Listeners(recorder=heard), purse_of)
     loop._listeners = Listeners(recorder=heard, purse=Purse(str(tmp_path / "state"), load(purse_of), clock))
     for _ in range(6):
-        loop.receive(make_turn(), [Reply(text="Yes.", usage=USAGE)])
-    warned = [event for event in heard.events if event.level is Level.WARN]
-    refused = [event for event in heard.events if event.type.value == "api_error"]
-    assert "the daily budget is used to" in warned[0].facts["budget"]
-    assert "for this call at most = " in refused[0].error
+        loop.receive(make_turn(user="bob"), [Reply(text="Yes.", usage=USAGE)])
+    own = [event for event in heard.events if event.context.user == "bob"]
+    others = [event for event in heard.events if event.context.user != "bob"]
+    assert [event.facts["budget"] for event in own if event.level is Level.WARN] == [
+        "the daily budget is nearly used up"
+    ]
+    assert "the daily budget is used up" in next(event.error for event in own if event.type.value == "api_error")
     assert "the daily budget is used up" in loop.sent[-1]
+    assert "$" not in str([(event.error, event.facts.get("budget")) for event in own])
+    assert {event.context for event in others} == {Context(trust=Trust.FULL)}
+    assert "the daily budget is used to" in others[0].facts["budget"]
+    assert "for this call at most = " in others[-1].facts["budget"]
+    assert {event.place.trace for event in others} <= {event.place.trace for event in own}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from event_rows import ALICE, NOON
 from foreword.events.event import EventType, Level
 from foreword.events.filter import LEVELS, TYPES, read_filter
-from foreword.events.log import LOST, REPLACED
+from foreword.events.log import LOST
+from foreword.store.open import REPLACED
 
 
 def test_every_level_and_type():

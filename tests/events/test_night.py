@@ -1,7 +1,6 @@
-"""The document's example: why a message failed last night, from the events of a scripted turn."""
+"""The document's example: why a message failed last night, in the events of a scripted turn."""
 
 import io
-import re
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -15,7 +14,6 @@ from foreword.events.several import Several
 from foreword.events.tree import Tree
 from foreword.store.open import open_events
 from foreword.testing import Heard, Listeners, Reply
-from foreword.tools import WITH_LOG
 
 
 @pytest.fixture
@@ -106,27 +104,3 @@ def test_a_model_without_a_price(tmp_path):
     (call,) = [event for event in heard.events if event.type is EventType.API_CALL]
     assert call.cost_usd is None
     assert call.facts["unpriced"].startswith("no price is known for acme:z")
-
-
-def test_the_question(tmp_path):
-    """Asked in the morning, foreword_logs and foreword_trace say everything that the document's reply says."""
-    with EventLog(str(tmp_path / ".foreword")) as log:
-        loop, clock = make_night(tmp_path, Listeners(recorder=log))
-        live_through(loop, clock)
-    workspace = loop._workspace
-    asking = make_turn(message="Why did my message fail?", tools=WITH_LOG, now=datetime(2026, 11, 16, 9, tzinfo=UTC))
-    assembly = workspace.assemble(asking)
-    logs = workspace.call(assembly, "foreword_logs", {"level": "error", "since": "12h"}).text
-    for said in ("2026-11-16 02:47:03", "channel=signal", "status=429", "rate_limit_error", "attempt=4"):
-        assert said in logs, said
-    for said in ("outcome=queued", "turns_before=12", "minutes_before=5", "calls_refused=4"):
-        assert said in logs, said
-    assert logs.count("api_error") == 4
-    turn = re.search(r"turn=([0-9a-f]{8})", logs)[1]
-    trace = workspace.call(assembly, "foreword_trace", {"turn": turn}).text
-    waits = re.findall(r"retry_in_s=(\d)", trace)
-    assert waits == ["1", "2", "4"]
-    sent = next(line for line in trace.splitlines() if "message_sent" in line)
-    assert "+60.000s" in sent, "57 s until the next attempt, at 2:48, and 3 s for the answer"
-    assert "attempt=2" in sent
-    assert "5 errors" in trace

@@ -1,6 +1,7 @@
 """Claims about `foreword trace --prompt`: what the model saw, shown again."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from night import make_night, make_turn
@@ -22,9 +23,9 @@ def say(tmp_path, capsys):
     prompts.close()
     assembly = loop._workspace.assemble(make_turn())
 
-    def type_in(*words: str) -> str:
+    def type_in(*words: str, which: Sequence[str] = (trace.id[:8],)) -> str:
         capsys.readouterr()
-        assert main(["-w", str(tmp_path), "trace", trace.id[:8], *words]) == 0
+        assert main(["-w", str(tmp_path), "trace", *which, *words]) == 0
         return capsys.readouterr().out
 
     yield type_in, assembly
@@ -43,6 +44,25 @@ def test_explain(say):
     """So is the table of what became of its slots."""
     type_in, assembly = say
     assert type_in("--explain").rstrip("\n") == assembly.explain().rstrip("\n")
+
+
+@pytest.mark.parametrize("time", ["2026-11-16T02:42", "2026-11-16T02:43:10", "2026-11-16"])
+def test_at(say, time):
+    """What the model saw at a time is asked without the turn's id, and so is the tree."""
+    type_in, assembly = say
+    at = ("--at", time)
+    assert type_in("--prompt", which=at).rstrip("\n") == assembly.prompt.text.rstrip("\n")
+    assert type_in("--json", which=at) == type_in("--json")
+    assert type_in(which=(*at, "--reader", "bob")) == "there is no such turn\n"
+    assert type_in("--prompt", which=(*at, "--reader", "bob")) == "no prompt of such a turn is recorded\n"
+
+
+def test_before_it(say):
+    """Before the first turn the model saw nothing."""
+    type_in, _ = say
+    at = ("--at", "2026-11-16T02:41")
+    assert type_in(which=at) == "there is no such turn\n"
+    assert type_in("--prompt", which=at) == "no prompt of such a turn is recorded\n"
 
 
 def test_for_another(say):

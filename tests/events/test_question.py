@@ -20,6 +20,7 @@ from foreword.events.question import (
     find_last_id,
     find_later,
     find_trace,
+    find_turn_at,
     list_ways,
     make_condition,
 )
@@ -92,7 +93,7 @@ def test_a_record_has_every_column(log):
     }  # fmt: skip
     put(log, metadata={"attempt": 1}, **columns)
     (record,) = find_events(log, ALICE).records
-    told = record.to_dict()
+    told = record.to_dict(ALICE)
     assert {name: told[name] for name in columns} == columns
     assert told["timestamp"] == "2026-11-15T12:00:00.000000Z"
     assert (told["trust"], told["metadata"], told["category"]) == ("familiar", {"attempt": 1}, "provider")
@@ -168,6 +169,44 @@ def test_a_limit_of_a_billion(log):
     assert len(found.records) == MOST
     assert found.left == NOON + timedelta(seconds=1)
     assert "1,000 events at most" in found.notice
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_pages(log, limit):
+    """Page by page every event is told once, also where many are of one moment, or of one second."""
+    moments = [*[NOON] * 20, *(NOON + timedelta(microseconds=at // 3) for at in range(20)), NOON - timedelta(hours=1)]
+    written = {put(log, moment, user_id=user) for moment in moments for user in ("alice", "bob")}
+    seen, until = [], ""
+    while len(seen) <= len(written):
+        wanted = read_filter({"until": until, "limit": limit}, ALICE, NOON)
+        found = find_events(log, ALICE, wanted)
+        seen += ids(found)
+        until = found.find_rest(len(found.records), wanted)
+        if not until:
+            break
+    assert len(seen) == len(written)
+    assert {*seen} == written
+
+
+def test_ids_are_for_who_sees_all(log):
+    """The number of a row is told to who sees every row; to others it would tell how many there are."""
+    put(log)
+    (record,) = find_events(log, ALICE).records
+    assert record.to_dict(ALICE)["id"] == record.id
+    for reader in (BOB, Reader(user="alice", clearance=Trust.FULL, room="kitchen")):
+        assert "id" not in record.to_dict(reader)
+
+
+def test_the_turn_of_a_moment(log):
+    """The turn of a moment is the last that was sent by then, of those that the reader may see."""
+    put(log, NOON, event_type="prompt_built", trace_id=ONE)
+    put(log, NOON + timedelta(seconds=30), event_type="prompt_built", trace_id=TWO, user_id="bob")
+    put(log, NOON + timedelta(seconds=40), event_type="api_call", trace_id=ONE)
+    assert find_turn_at(log, ALICE, NOON) == ONE
+    assert find_turn_at(log, ALICE, NOON + timedelta(minutes=1)) == TWO
+    assert find_turn_at(log, ALICE, NOON - timedelta(microseconds=1)) == ""
+    assert find_turn_at(log, BOB, NOON) == ""
+    assert find_turn_at(log, BOB, NOON + timedelta(minutes=1)) == TWO
 
 
 def test_the_same_moment(log):

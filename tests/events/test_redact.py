@@ -20,6 +20,7 @@ SECRETS = [
     f"AIza{BODY}abcdefg",
     f"eyJ{BODY}.{BODY}.{BODY}",
 ]
+HUMPS = ["clientSecret", "dbPassword", "openaiApiKey", "OpenAIAPIKey", "token", "TELEGRAM_TOKEN", "x-api-key"]
 PEM = "-----BEGIN " + f"RSA PRIVATE KEY-----\n{BODY}\n{BODY}\n-----END RSA PRIVATE KEY-----"
 
 
@@ -53,6 +54,16 @@ def test_everywhere(secret, place):
         ("postgres://alice:s3cr3t@db.example/x", "s3cr3t"),
         ("password: hunter2-and-more", "hunter2"),
         ('{"api_key": "correct-horse-battery"}', "correct"),
+        (f"Connecting: https://api.telegram.org/bot123456789:AA{BODY}/sendMessage", BODY),
+        ("no connection: host=db password=Tr0ub4dor3x user=reid dbname=x", "Tr0ub"),
+        ("no connection: Server=db;Pwd=your$ecret;Database=x", "ecret"),
+        ("mysql --password=Tr0ub4dor3x -u root", "Tr0ub"),
+        ("psql --db-password Tr0ub4dor3x -u root", "Tr0ub"),
+        ("GET https://x.io/v1?api_key=9f8e7d6c5b4a3210&q=1 returned 401", "9f8e"),
+        ("Authorization: Basic YWxpY2U6aHVudGVyMjIy", "YWxp"),
+        ('{"clientSecret": "correct horse"}', "correct"),
+        ("TELEGRAM_TOKEN=correct-horse", "correct"),
+        ("dbPassword='correct horse'", "correct"),
     ],
 )
 def test_announced(text, hidden):
@@ -62,7 +73,9 @@ def test_announced(text, hidden):
     assert told[:8] == text[:8]
 
 
-@pytest.mark.parametrize("label", ["password", "db_password", "API-Key", "client_secret", "Authorization", "botToken"])
+@pytest.mark.parametrize(
+    "label", ["password", "db_password", "API-Key", "client_secret", "Authorization", "botToken", *HUMPS]
+)
 def test_labelled(label):
     """A fact whose name says that it is a secret is not told, whatever it looks like and however deep it is."""
     for value in ("plain words", 1234, ["plain words", 1234]):
@@ -71,7 +84,7 @@ def test_labelled(label):
         assert "1234" not in row
 
 
-@pytest.mark.parametrize("label", ["tokens", "tokens_in", "keys", "author", "passed", "key", "secretary"])
+@pytest.mark.parametrize("label", ["tokens", "tokens_in", "keys", "author", "passed", "key", "secretary", "max_tokens"])
 def test_harmless_labels(label):
     """Counts of tokens and the like are told."""
     assert "1234" in write(facts={label: 1234})
@@ -91,10 +104,12 @@ def test_at_the_cut():
     for place in range(60, 110):
         told = redact("x" * place + " " + SECRETS[0] + " " + "y" * 500, 100)
         assert SECRETS[0][6:12] not in told
+    long = f"eyJ{BODY}.{BODY * 50}.{BODY}"
+    assert BODY not in redact("x" * 90 + " " + long, 100)
 
 
 def test_harmless_is_kept():
     """Texts without secrets stay as they are, the first time and the second."""
-    for text in ("bash", "ls -la", "Tokens used: 4200", "é" * 50):
+    for text in ("bash", "ls -la", "Tokens used: 4200", "é" * 50, "max_tokens=1024", "the password: say it"):
         assert redact(text, 100) == text
         assert redact(text, 100) == text

@@ -117,11 +117,14 @@ def test_lines(connection):
 
 
 def test_lines_of_a_reader(connection):
-    """An export holds what its reader may see and nothing else, within the time that is asked for."""
+    """An export holds what its reader may see and nothing else, nor how much there is, within the time asked for."""
     file = io.StringIO()
     reader = Reader(user="alice", clearance=Trust.FAMILIAR)
-    write_lines(connection, reader, file, (NOW - timedelta(days=10), NOW - timedelta(days=2)))
+    told = []
+    ends = (NOW - timedelta(days=10), NOW - timedelta(days=2))
+    write_lines(connection, reader, file, ends, lambda *figures: told.append(figures))
     assert [json.loads(line)["metadata"]["day"] for line in file.getvalue().splitlines()] == [3, 5, 7, 9]
+    assert told == [(4, None)]
 
 
 def test_export_then_prune(connection, tmp_path):
@@ -129,7 +132,7 @@ def test_export_then_prune(connection, tmp_path):
     before = NOW - timedelta(days=29)
     late = []
 
-    def progress(_: int, __: int) -> None:
+    def progress(_: int, __: int | None) -> None:
         if not late:
             late.append(True)
             with EventLog(str(tmp_path)) as log:

@@ -114,6 +114,32 @@ def test_sections():
     assert make_row(Event(type=EventType.API_CALL, time=NOW, facts={"sections": "soul"})).sections == ()
 
 
+def test_all_sections_count():
+    """The sums know every section of a call, though the row names no more than the first hundred."""
+    shares = [[f"files:{number}", number, 0, 0.5] for number in range(250)]
+    row = make_row(Event(type=EventType.API_CALL, time=NOW, facts={"sections": shares, "other": "x" * 30_000}))
+    assert row.sections == tuple(map(tuple, shares))
+    odd = [["soul", 2**70, 0, math.inf]]
+    row = make_row(Event(type=EventType.API_CALL, time=NOW, facts={"sections": odd}))
+    assert row.sections == (("soul", 2**63 - 1, 0, None),)
+
+
+@pytest.mark.parametrize("leaf", ["y" * 10, "y" * 3_000, 7])
+def test_nested_lists_cost_little(leaf):
+    """However wide and deep the facts are, few entries of them are looked at, and how many more there were is said."""
+    wide = [[[leaf] * 100] * 100] * 100
+    begin = time.perf_counter()
+    few = [make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts={"n": 1})) for _ in range(1_000)]
+    usual = time.perf_counter() - begin
+    begin = time.perf_counter()
+    row = make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts={"wide": wide, "after": "told"}))
+    assert time.perf_counter() - begin < 5 * usual
+    assert len(few) == 1_000
+    facts = json.loads(row.values[COLUMNS.index("metadata")])
+    assert facts["after"] == "told"
+    assert " more" in str(facts) or "left out" in facts["cut"]
+
+
 def test_no_two_names_are_one():
     """A name that is cut or cleaned is still nobody else's, and the cut one is not another's whole name."""
     names = ["n" * 300, "n" * 301, "n" * 200, "a\ud800", "a\ud801", "a?"]

@@ -117,3 +117,15 @@ provider.add_span_processor(Broken())
 with trace.step(EventType.TURN_STARTED) as turn: turn.tell(EventType.MEMORY_WRITE)
 assert heard.types == ["turn_started", "memory_write", "turn_completed"]
 """)
+
+
+def test_no_secrets():
+    """No name, kind of error or model of a span holds a secret."""
+    run("""
+key = "sk-ant-api03-" + "q8Zr5Tn2Wv7Xc1Lk4Mj6Hg3Fd9"
+with trace.step(EventType.TOOL_CALL, name=key) as call: call.note(error=f"refused with {key}")
+with trace.step(EventType.API_CALL, model=f"{key}:{key}") as call: call.note(error=f"{key} refused: no")
+assert len(kept.get_finished_spans()) == 2
+for span in kept.get_finished_spans():
+    assert key[13:] not in f"{span.name} {dict(span.attributes)} {span.status.description}"
+""")

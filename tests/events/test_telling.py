@@ -1,12 +1,16 @@
 """Claims about telling a turn: the contract that a loop fulfils."""
 
 import io
+import os
+import signal
 import subprocess
 import sys
+from decimal import Decimal
 
 import pytest
 
 from foreword.events.event import CATEGORIES, Context, EventType, Level, Place, Usage
+from foreword.events.row import make_row
 from foreword.events.several import Several
 from foreword.events.trace import FAILING, OPENING, Trace
 from foreword.events.tree import Tree
@@ -232,6 +236,87 @@ def test_many_waiting_lines():
     assert sum(map(len, tree._held.values())) <= 1_024
     tree.close()
     assert len(stream.getvalue().splitlines()) == 3_000
+
+
+def test_what_goes_on_from_elsewhere():
+    """A line below a step that never began here is written at once, and what stands below it comes below it."""
+    stream = io.StringIO()
+    trace, _, _ = make_trace(Tree(stream), Place(trace="ab" * 16, span="cd" * 8))
+    trace.tell(EventType.MEMORY_WRITE)
+    assert stream.getvalue().startswith("[memory] memory_write")
+    with trace.step(EventType.TOOL_CALL) as call:
+        call.tell(EventType.MEMORY_SEARCH)
+    kinds = [line.partition("]")[0] for line in stream.getvalue().splitlines()]
+    assert kinds == ["[memory", "[tool", "  [memory"]
+
+
+def test_a_forked_tree():
+    """A forked process does not wait for a lock of its parent's, nor write the lines that wait there."""
+    stream = io.StringIO()
+    tree = Tree(stream)
+    trace, _, _ = make_trace(tree)
+    with trace.step(EventType.TOOL_CALL) as call:
+        call.tell(EventType.MEMORY_SEARCH)
+        with tree._lock:
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                trace.tell(EventType.CONFIG_RELOADED)
+                tree.close()
+                os._exit(len(stream.getvalue().splitlines()) != 1)
+            assert os.waitpid(child, 0)[1] == 0
+
+
+def test_any_fact():
+    """A fact may have any name, those of our own arguments too."""
+    trace, heard, _ = make_trace()
+    trace.tell(EventType.TOOL_CALL, kind="x", self="y")
+    with trace.step(EventType.TOOL_CALL, kind="x", self="y") as step:
+        step.note(self="z")
+    assert [event.facts for event in heard.events] == [{"kind": "x", "self": "y"}, {"kind": "x", "self": "z"}]
+
+
+def test_an_exception_without_words():
+    """An exception that cannot be put into words goes on as it is, and is told by its name."""
+
+    class Odd(Exception):
+        def __str__(self):
+            raise ValueError("no words")
+
+    trace, heard, _ = make_trace()
+    with pytest.raises(Odd), trace.step(EventType.TOOL_CALL):
+        raise Odd
+    assert heard.events[0].error == "Odd"
+
+
+def test_any_price():
+    """Prices of different kinds of numbers end no turn, and are added up."""
+    trace, heard, _ = make_trace()
+    with trace.step(EventType.TURN_STARTED) as turn:
+        for price in (Decimal("0.25"), 0.5):
+            with turn.step(EventType.API_CALL) as call:
+                call.note(usage=Usage(tokens_in=1), cost_usd=price)
+    assert heard.events[-1].facts["total_cost_usd"] == 0.75
+
+
+def test_a_long_error():
+    """A secret in a long error is found before the error is cut."""
+    key = "sk-ant-api03-" + "q8Zr5Tn2Wv7Xc1Lk4Mj6Hg3Fd9"
+    for length in (1_964, 3_970, 19_975):
+        trace, heard, _ = make_trace()
+        with pytest.raises(RuntimeError), trace.step(EventType.API_CALL):
+            raise RuntimeError("x" * length + " " + key)
+        assert key[6:16] not in str(make_row(heard.events[0]).values)
+
+
+def test_confided():
+    """What is about everybody stands in the same turn, is nobody's own, and is for full trust alone."""
+    trace, heard, _ = make_trace()
+    trace.tell(EventType.CONFIG_RELOADED)
+    trace.confide(EventType.API_ERROR, level=Level.WARN, budget="all")
+    told, confided = heard.events
+    assert (told.context, confided.context) == (ALICE, Context(trust=Trust.FULL))
+    assert (confided.place.trace, confided.facts) == (told.place.trace, {"budget": "all"})
 
 
 def test_categories_are_whole():

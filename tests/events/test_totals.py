@@ -15,7 +15,7 @@ from foreword.errors import UnknownName
 from foreword.events.event import Context, Event, EventType, Reader, Usage
 from foreword.events.row import INSERT, make_row
 from foreword.events.tally import write_totals
-from foreword.events.totals import By, sum_by
+from foreword.events.totals import By, count_names, sum_by
 from foreword.shipped import read_shipped
 from foreword.words import Trust
 
@@ -129,7 +129,10 @@ OWNER = Reader(user="owner", clearance=Trust.FULL)
 
 
 def test_largest():
-    """The largest names are found, by tokens or by cost, also when part of them lies in the hours before whole days."""
+    """The largest names are found, by tokens or by cost, also when part of them lies in the hours before whole days.
+
+    Of what cost the same, the one with more tokens is larger.
+    """
     events = [call(f"s{number}", number, 100 - number) for number in range(100)]
     events += [call("s3", 500, 1.0, BEGIN + timedelta(days=1)), call("s1", 96, 1.0, BEGIN + timedelta(days=1))]
     connection = store(events)
@@ -137,7 +140,54 @@ def test_largest():
     assert [total.name for total in sum_by(connection, OWNER, "session", since, limit=4)] == ["s3", "s99", "s1", "s98"]
     assert [total.name for total in sum_by(connection, OWNER, "session", limit=1)] == ["s3"]
     costly = sum_by(connection, OWNER, "session", since, most="cost", limit=2)
-    assert [total.name for total in costly] == ["s0", "s1"]
+    assert [total.name for total in costly] == ["s1", "s0"]
+    connection.close()
+
+
+def test_the_largest_of_what_has_no_price():
+    """Where nothing is priced, the few that are found are those with the most tokens."""
+    connection = store([call(f"s{number}", number, None) for number in range(100)])
+    assert [total.name for total in sum_by(connection, OWNER, "session", most="cost", limit=2)] == ["s99", "s98"]
+    connection.close()
+
+
+def test_how_many_names():
+    """The names of a time are counted, each once, however many there are and wherever in it they lie."""
+    days = [BEGIN + timedelta(days=day, minutes=day) for day in range(3)]
+    events = [call(f"s{number}", 1, 1.0, day) for day in days for number in range(1_200)]
+    connection = store([*events, call("other", 1, 1.0, days[-1])])
+    for since, until in ((None, None), (days[0], None), (days[1], days[2] + timedelta(seconds=1))):
+        assert count_names(connection, OWNER, "session", since, until) == 1_201
+    assert count_names(connection, OWNER, "session", days[0], days[2]) == 1_200
+    assert count_names(connection, Reader(user="eve", clearance=Trust.INNER), "session", None, None) == 0
+    connection.close()
+
+
+def own(days: int, trust: Trust) -> Event:
+    """A call of bob's."""
+    context = Context(user="bob", trust=trust)
+    return Event(type=EventType.API_CALL, time=BEGIN + timedelta(days=days), context=context, usage=Usage(tokens_in=1))
+
+
+@pytest.mark.parametrize("days", [500, -500])
+def test_what_is_above_the_clearance_moves_no_day(days):
+    """The days that are summed are found among what the reader may see."""
+    bob = Reader(user="bob", clearance=Trust.FAMILIAR)
+    mine, above = own(0, Trust.PUBLIC), own(days, Trust.INNER)
+    one, both = store([mine]), store([mine, above])
+    assert sum_by(both, bob, "day") == sum_by(one, bob, "day") != []
+    one.close()
+    both.close()
+
+
+@pytest.mark.parametrize("year", [1, 9_999])
+def test_a_strange_clock(year):
+    """A call of an impossible year is no day, and hides none."""
+    time = datetime(year, 12, 31, 23, 59, tzinfo=UTC) if year > 1 else datetime(1, 1, 1, tzinfo=UTC)
+    connection = store([call("s", 1, 1.0), call("s", 1, 1.0, time)])
+    for zone in ZONES:
+        (day,) = sum_by(connection, Reader(user="owner", clearance=Trust.FULL, timezone=zone), "day")
+        assert day.calls == 1
     connection.close()
 
 

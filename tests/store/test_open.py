@@ -2,13 +2,24 @@
 
 import os
 import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from foreword.store.open import FILE, StoreError, identify, open_events, put_aside, read_events
+from foreword.store.open import (
+    BUDGETS,
+    FILE,
+    REPLACED,
+    StoreError,
+    identify,
+    open_budgets,
+    open_events,
+    put_aside,
+    read_events,
+)
 
 NAMES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
@@ -73,9 +84,64 @@ def test_damaged(tmp_path, damage):
     assert (tmp_path / aside).read_bytes() == before
     assert aside in opened.note
     assert "a new one was begun" in opened.note
-    assert opened.connection.execute("SELECT count(*) FROM events").fetchone() == (0,)
+    told = opened.connection.execute("SELECT event_type, level, trust, error FROM events").fetchall()
+    assert told == [("log_replaced", "error", 3, opened.note)]
     opened.connection.close()
     assert open_events(str(tmp_path)).note == ""
+
+
+def test_who_reads_tells_of_the_damage(tmp_path):
+    """Whoever puts a damaged log aside, a reader too, the new one begins with a row that says so."""
+    (tmp_path / FILE).write_text("no database at all, and long enough to be taken for one" * 20)
+    read_events(str(tmp_path)).connection.close()
+    opened = read_events(str(tmp_path))
+    ((kind, error),) = opened.connection.execute("SELECT event_type, error FROM events").fetchall()
+    opened.connection.close()
+    assert kind == REPLACED
+    assert "it is now events.sqlite.damaged-" in error
+
+
+def test_budgets_are_apart(tmp_path):
+    """The budgets outlive a damaged log, and that they were damaged themselves is told in the log."""
+    budgets = open_budgets(str(tmp_path)).connection
+    budgets.execute("INSERT INTO budget_spent VALUES ('all', '', '2026-11', 9.9, 1, 0, '')")
+    budgets.close()
+    (tmp_path / FILE).write_text("no database at all, and long enough to be taken for one" * 20)
+    open_events(str(tmp_path)).connection.close()
+    budgets = open_budgets(str(tmp_path)).connection
+    assert budgets.execute("SELECT usd FROM budget_spent").fetchall() == [(9.9,)]
+    budgets.close()
+    for name in os.listdir(tmp_path):
+        if name.startswith(BUDGETS):
+            os.remove(tmp_path / name)
+    (tmp_path / BUDGETS).write_text("no database at all, and long enough to be taken for one" * 20)
+    assert "the budgets" in open_budgets(str(tmp_path)).note
+    told = read_events(str(tmp_path)).connection.execute("SELECT error FROM events ORDER BY id DESC LIMIT 1").fetchone()
+    assert "the budgets" in told[0]
+
+
+def test_ours_alone(tmp_path):
+    """Nobody else on the machine reads the files, and the folder where it is made here."""
+    opened = open_events(str(tmp_path / "state"))
+    assert stat.S_IMODE(os.stat(tmp_path / "state").st_mode) == 0o700
+    for name in os.listdir(tmp_path / "state"):
+        assert stat.S_IMODE(os.stat(tmp_path / "state" / name).st_mode) == 0o600, name
+    opened.connection.close()
+
+
+def test_upgrade_without_alembic(tmp_path):
+    """Where the upgrade of an older file needs what is not installed, the error says what to install."""
+    connection = open_events(str(tmp_path)).connection
+    connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    connection.close()
+    code = (
+        "import sys; sys.modules['alembic'] = None\n"
+        "from foreword.store.open import StoreError, open_events\n"
+        "try: open_events(sys.argv[1])\n"
+        "except StoreError as error: print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True)
+    assert "pip install 'foreword[store]'" in run.stdout
 
 
 def test_twice_in_a_second(tmp_path):
@@ -107,11 +173,15 @@ def test_newer(tmp_path):
     assert not [name for name in os.listdir(tmp_path) if "damaged" in name]
 
 
-def test_light():
+def test_light(tmp_path):
     """Writing and reading the log imports neither SQLAlchemy nor Alembic."""
     code = (
-        "import sys, tempfile; from foreword.events.log import EventLog; from foreword.store.open import read_events; "
-        "folder = tempfile.mkdtemp(); EventLog(folder).flush(); read_events(folder); "
-        "sys.exit(any(name in sys.modules for name in ('sqlalchemy', 'alembic', 'opentelemetry')))"
+        "import sys; from datetime import UTC, datetime; from foreword.events.event import Event, EventType; "
+        "from foreword.events.log import EventLog; from foreword.store.open import read_events; "
+        "event = Event(type=EventType.TOOL_CALL, time=datetime.now(UTC)); "
+        "log = EventLog(sys.argv[1]); log.record(event); log.close(); "
+        "print(*read_events(sys.argv[1]).connection.execute('SELECT event_type FROM events').fetchone()); "
+        "print(*{'sqlalchemy', 'alembic', 'opentelemetry'} & {*sys.modules})"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    run = [sys.executable, "-c", code, str(tmp_path)]
+    assert subprocess.run(run, check=True, capture_output=True, text=True).stdout == "tool_call\n\n"

@@ -10,9 +10,9 @@ from event_rows import make_event, tell
 from foreword import Turn, Workspace
 from foreword.errors import InputError, UnknownName
 from foreword.events.event import EventType, Level, Place, Usage
-from foreword.events.spending import KINDS
+from foreword.events.kinds import KINDS
 from foreword.testing import make_workspace
-from foreword.tools import INTROSPECTION, WITH_LOG, introspection
+from foreword.tools import INTROSPECTION, WITH_LOG
 from foreword.tools.inquiry import SPACE
 from foreword.words import Trust
 
@@ -49,7 +49,6 @@ def test_the_four_are_built_in():
     """The tools are among the built-in ones, for everybody who is more than a stranger."""
     assert {*NAMES} == INTROSPECTION.names <= WITH_LOG.names
     assert {tool.trust for tool in INTROSPECTION.tools} == {Trust.FAMILIAR}
-    assert introspection.KINDS == KINDS
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -271,9 +270,10 @@ def test_bad_arguments(ws, name, arguments):
 
 
 def test_a_damaged_log(ws):
-    """A damaged log is put aside, and the answer is that of a new one."""
+    """A damaged log is put aside, and the answer is that of a new one, which tells the owner of it."""
     record(ws, make_event())
     file = Path(ws.files.root) / ".foreword" / "events.sqlite"
     file.write_bytes(b"nonsense" * 4_000)
-    assert use(ws, "foreword_logs") == "No recorded event fits."
+    assert use(ws, "foreword_logs", "bob") == "No recorded event fits."
+    assert re.findall(r"\] (\w+)", use(ws, "foreword_logs")) == ["log_replaced"]
     assert [*file.parent.glob("events.sqlite.damaged-*")]

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 from foreword.cli.command import Command
 from foreword.cli.events import Desk, add_period_options, add_reader_options, sit_down
 from foreword.cli.output import make_plain, print_json
+from foreword.events.kinds import KINDS
 
 if TYPE_CHECKING:
     from foreword.events.spending import Spending
     from foreword.events.totals import Total
 
-# The words of foreword.events.spending, written out: importing it for a help text would cost every start.
-KINDS = ("day", "session", "user", "agent", "channel", "section", "model")
 CELLS = 20  # columns of the longest bar
 COLUMNS = {
     "turns": "turns",
@@ -49,11 +48,13 @@ def run(args: Namespace) -> int:
 
 def write(spending: "Spending") -> dict[str, object]:
     """Write the sums as JSON-ready values."""
+    from foreword.events.moment import stamp
+
     since, until = spending.period.since, spending.period.until
     return {
         "by": spending.by,
-        "since": since and since.isoformat(),
-        "until": until and until.isoformat(),
+        "since": since and stamp(since),
+        "until": until and stamp(until),
         "whole": make_plain(spending.whole),
         "usd_per_turn": spending.usd_per_turn,
         "most_tokens": spending.longest and make_plain(spending.longest),
@@ -65,7 +66,7 @@ def write(spending: "Spending") -> dict[str, object]:
 def show(spending: "Spending", desk: Desk) -> None:
     """Show the answers to the three questions, and the sums with their bars."""
     from foreword.cli.table import NARROW, cell, draw, draw_bar, find_width, make_table
-    from foreword.events.line import show_usd
+    from foreword.events.line import show_cost
     from foreword.events.spending import show_whole
 
     for line in show_whole(spending, desk.zone):
@@ -80,7 +81,7 @@ def show(spending: "Spending", desk: Desk) -> None:
     for total, weight in zip(spending.totals, weights, strict=True):
         figures = [f"{getattr(total, name):,}" for name in columns.values()]
         bar = draw_bar(weight, max(weights), CELLS)
-        table.add_row(cell(total.name or "–"), show_usd(total.cost_usd), *figures, bar)
+        table.add_row(cell(total.name or "–"), show_cost(total.cost_usd), *figures, bar)
     print()
     draw(table, width)
     if spending.left:

@@ -3,6 +3,7 @@
 import os
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command
@@ -11,9 +12,9 @@ from foreword.cli.output import count, print_json
 from foreword.errors import InputError
 
 if TYPE_CHECKING:
-    import sqlite3
+    from collections.abc import Iterator
 
-    from foreword.events.export import Exported
+    from foreword.events.export import Exported, Progress
     from foreword.events.moment import Period
 
 
@@ -27,11 +28,11 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Write the events, and say how many they are."""
-    from foreword.events.moment import read_period
+    from foreword.events.moment import read_whole
 
     workspace, desk = sit_down(args)
     workspace.close()
-    period = read_period(args.since, args.until, desk.now, desk.reader.timezone)
+    period = read_whole(args.since, args.until, desk.now, desk.reader.timezone)
     done = prune(args, desk, period) if args.prune else export(args.file, desk, period)
     if args.file == "-":
         return 0
@@ -44,29 +45,14 @@ def run(args: Namespace) -> int:
 
 def export(path: str, desk: Desk, period: "Period") -> "Exported":
     """Write what the reader may see to the output, or to a file that appears whole or not at all."""
-    from foreword.events.export import write_lines
+    from foreword.events.export import draft, export
 
     ends = (period.since, period.until)
-
-    def write(log: "sqlite3.Connection") -> "Exported":
-        log.execute("COMMIT")  # a long export must not hold on to one moment of the log
-        if path == "-":
-            return write_lines(log, desk.reader, sys.stdout, ends)
-        with open(part, "w", encoding="utf-8") as file:
-            return write_lines(log, desk.reader, file, ends, show_progress)
-
-    part = f"{path}.part"
     if path == "-":
-        return desk.ask(write)
+        return export(desk.folder, desk.reader, sys.stdout, ends)
     refuse_taken(path)
-    try:
-        done = desk.ask(write)
-        os.link(part, path)  # unlike a rename, this fails where the name is taken
-    finally:
-        if os.path.lexists(part):
-            os.unlink(part)
-    end_progress()
-    return done
+    with progressing() as progress, draft(path) as file:
+        return export(desk.folder, desk.reader, file, ends, progress)
 
 
 def prune(args: Namespace, desk: Desk, period: "Period") -> "Exported":
@@ -81,9 +67,8 @@ def prune(args: Namespace, desk: Desk, period: "Period") -> "Exported":
         raise InputError("--prune deletes everybody's events, so it needs full trust and no room")
     refuse_taken(args.file)
     # Whole days of UTC, as retention deletes them, so that the sums of each day that stays are complete.
-    done = export_and_prune(desk.folder, args.file, find_cutoff(period.until, 0), show_progress)
-    end_progress()
-    return done
+    with progressing() as progress:
+        return export_and_prune(desk.folder, args.file, find_cutoff(period.until, 0), progress)
 
 
 def refuse_taken(path: str) -> None:
@@ -92,16 +77,21 @@ def refuse_taken(path: str) -> None:
         raise InputError(f"{path} exists already; name a new file")
 
 
-def show_progress(done: int, whole: int) -> None:
-    """Show on stderr how far the work is, where somebody watches."""
-    if sys.stderr.isatty():
-        print(f"\r{done:,} of {whole:,} rows", end="", file=sys.stderr, flush=True)
+@contextmanager
+def progressing() -> "Iterator[Progress]":
+    """Show on stderr how far the work is, where somebody watches, and end that line."""
+    watched = sys.stderr.isatty()
 
+    def show(done: int, whole: int | None) -> None:
+        if watched:
+            of = "" if whole is None else f" of {whole:,}"
+            print(f"\r{done:,}{of} rows", end="", file=sys.stderr, flush=True)
 
-def end_progress() -> None:
-    """End the line of the progress."""
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
+    try:
+        yield show
+    finally:
+        if watched:
+            print(file=sys.stderr)
 
 
 COMMAND = Command(
@@ -109,8 +99,8 @@ COMMAND = Command(
     arguments="[FILE]",
     summary="write recorded events as JSON Lines",
     description="Write recorded events as JSON Lines, in the order in which they were written, each with every column. "
-    "A FILE appears whole or not at all, and none is written over. With --prune, everything before the day of --until "
-    "is exported and then deleted; days are those of UTC.",
+    "A FILE appears whole or not at all, and one that exists is refused. With --prune, everything before the day of "
+    "--until is exported and then deleted; days are those of UTC.",
     examples=(
         "foreword export > events.jsonl",
         "foreword export november.jsonl --since 2026-11-01 --until 2026-11-30",

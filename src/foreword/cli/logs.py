@@ -47,11 +47,11 @@ def run(args: Namespace) -> int:
     if found.notice:
         warn(found.notice)
     if args.json:
-        print_json([record.to_dict() for record in records])
+        print_json([record.to_dict(desk.reader) for record in records])
     elif records:
         draw_records(records, desk.zone)
-        if found.left:
-            print(f"\n older ones fit, too: --until {found.left:%Y-%m-%dT%H:%M:%SZ}, or a higher --limit")
+        if rest := found.find_rest(len(records), wanted):
+            print(f"\n older ones fit, too: --until {rest}, or a higher --limit")
     else:
         print("no recorded event fits")
     return 0
@@ -102,7 +102,7 @@ def write_line(record: "Record", desk: Desk, *, as_json: bool) -> str:
     from foreword.events.line import show_line, show_time
 
     if as_json:
-        return json.dumps(record.to_dict(), ensure_ascii=False)
+        return json.dumps(record.to_dict(desk.reader), ensure_ascii=False)
     return f"{show_time(record.time, desk.zone)} {show_line(record)}"
 
 

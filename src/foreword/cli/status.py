@@ -10,6 +10,7 @@ from foreword.cli.output import count, make_plain, print_json, warn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from foreword.events.event import Reader
     from foreword.events.status import Status
     from foreword.memory import Stock
 
@@ -30,24 +31,25 @@ def run(args: Namespace) -> int:
         if workspace.memory.notice:
             warn(workspace.memory.notice)
     if args.json:
-        print_json(write(status, stock))
+        print_json(write(status, stock, desk.reader))
     else:
         show(status, stock, desk)
     return 0
 
 
-def write(status: "Status", stock: "Sequence[Stock]") -> dict[str, object]:
+def write(status: "Status", stock: "Sequence[Stock]", reader: "Reader") -> dict[str, object]:
     """Write the status as JSON-ready values."""
+    from foreword.events.moment import stamp
+
     return {
-        "since": status.since.isoformat(),
+        "since": stamp(status.since),
         "channels": [
-            {**make_plain(one), "last_message": one.last_message and one.last_message.isoformat()}
-            for one in status.channels
+            {**make_plain(one), "last_message": one.last_message and stamp(one.last_message)} for one in status.channels
         ],
         "sessions": status.sessions,
-        "latest": [{**make_plain(one), "last": one.last.isoformat()} for one in status.latest],
+        "latest": [{**make_plain(one), "last": stamp(one.last)} for one in status.latest],
         "memory": make_plain(list(stock)),
-        "errors": [record.to_dict() for record in status.errors],
+        "errors": [record.to_dict(reader) for record in status.errors],
     }
 
 

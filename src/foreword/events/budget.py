@@ -3,23 +3,26 @@
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from foreword.config.schema import Budgets, Config, Limits
+from foreword.events import fork
 from foreword.events.cost import Cost
 from foreword.events.event import Context
+from foreword.events.row import read_amount
 from foreword.frozen import frozen
 from foreword.prices import show_usd
 from foreword.sources.clock import find_zone
-from foreword.store.open import Opened, StoreError, open_events
+from foreword.store.open import BUDGETS, Opened, StoreError, identify, open_budgets
 
 WARNING = 0.8  # the share of a limit at which people are warned, once in its period
 ABANDONED = timedelta(days=1)  # after which what a dead process reserved no longer counts
 TURNS = timedelta(days=40)  # how long the sums of single turns and days are kept
 SLACK = 1e-9  # of a dollar, for the noise of adding
 PATIENCE = 1.0  # seconds that a call waits at most for another process that writes
+BRIEF = 0.02  # seconds that it waits after such a wait was in vain, until the file can be written again
 FAULTS = (sqlite3.Error, OSError, StoreError)
 
 Key = tuple[str, str, str]
@@ -32,12 +35,19 @@ class Line:
 
     key: Key
     limit: float
-    title: str
-    """How people know it, such as `the daily budget of user bob`."""
+    kind: str
+    """Which limit it is, such as `the daily budget`."""
+    whose: str
+    """Whose it is, such as ` of user bob`; nothing where it is everybody's."""
     own: bool
-    """Whether its sums are about nobody but the person who asks."""
+    """Whether its sums are about nobody but the person who asks, and nobody else reads the answer."""
     anew: str
     """When it begins anew."""
+
+    @property
+    def title(self) -> str:
+        """How people know it, such as `the daily budget of user bob`."""
+        return self.kind + self.whose
 
 
 @frozen(eq=True)
@@ -50,6 +60,9 @@ class Grant:
     told: str = ""
     """What may be told to the person who asked: without the sums of others."""
     warnings: tuple[str, ...] = ()
+    """What the person who asked may be warned of: without the sums of others."""
+    sums: tuple[str, ...] = ()
+    """The same with the arithmetic, for whoever sees everybody's."""
     id: str = ""
     usd: float = 0.0
     keys: tuple[Key, ...] = ()
@@ -64,10 +77,18 @@ class Purse:
         owner = config.users.get(config.owner)
         self._zone, _ = find_zone(owner.timezone if owner else "")
         self._clock = clock
-        self._lock = Lock()
         self._opened: Opened | None = None
-        self._inode = 0
-        self._process = os.getpid()
+        self.reset()
+        fork.follow(self)
+
+    def reset(self) -> None:
+        """Begin without a lock, a connection and what is unwritten, as a forked process must: they are the parent's."""
+        if self._opened is not None:
+            fork.leave(self._opened)
+        self._opened = None
+        self._lock = Lock()
+        self._file = (0, 0)
+        self._stuck = False
         self._unwritten: list[tuple[Grant, float, int]] = []
 
     def reserve(self, context: Context, turn: str, cost: Cost) -> Grant:
@@ -77,19 +98,27 @@ class Purse:
         if not lines:
             return Grant(allowed=True)
         if cost.usd is None:
-            return Grant(allowed=True, warnings=(f"no budget holds this call: {cost.reason}",))
+            note = f"no budget holds this call: {cost.reason}"
+            return Grant(allowed=True, warnings=(note,), sums=(note,))
         with self._lock:
             try:
                 with self._writing(now) as connection:
                     return reserve(connection, lines, cost.usd, now)
             except FAULTS as error:
-                note = f"the budgets cannot be looked at now ({error}); the call is made, and counted when they can"
-                keys = tuple(dict.fromkeys(line.key for line in lines))
-                return Grant(allowed=True, warnings=(note,), id=os.urandom(8).hex(), usd=cost.usd, keys=keys)
+                note = "the budgets cannot be looked at now; the call is made, and counted when they can"
+                return Grant(
+                    allowed=True,
+                    warnings=(note,),
+                    sums=(f"{note}: {error}",),
+                    id=os.urandom(8).hex(),
+                    usd=cost.usd,
+                    keys=tuple(dict.fromkeys(line.key for line in lines)),
+                )
 
     def settle(self, grant: Grant, usd: float | None) -> None:
         """Count what a call really cost; where nobody knows it, what was reserved for it."""
-        self._end(grant, grant.usd if usd is None else usd, 1)
+        known = read_amount(usd)
+        self._end(grant, grant.usd if known is None else known, 1)
 
     def release(self, grant: Grant) -> None:
         """Give back what was reserved for a call that was not made, or that the provider refused."""
@@ -108,33 +137,31 @@ class Purse:
 
     @contextmanager
     def _writing(self, now: datetime) -> Iterator[sqlite3.Connection]:
-        """Write in one transaction, first of all what could not be written before."""
-        connection = self._connect()
-        connection.execute("BEGIN IMMEDIATE")
+        """Write in one transaction, first of all what could not be written before; closing takes back what failed."""
+        patience = BRIEF if self._stuck else PATIENCE
         try:
+            connection = self._connect(patience)
+            connection.execute(f"PRAGMA busy_timeout={patience * 1_000:.0f}")
+            connection.execute("BEGIN IMMEDIATE")
             for grant, usd, calls in self._unwritten:
                 settle(connection, grant, (usd, calls), now)
             yield connection
             connection.execute("COMMIT")
         except BaseException:
-            if connection.in_transaction:  # a disk that is full has ended it already
-                connection.execute("ROLLBACK")
+            self._stuck = True
             self._disconnect()
             raise
+        self._stuck = False
         self._unwritten.clear()
 
-    def _connect(self) -> sqlite3.Connection:
-        """Open the file, or the one that has taken its place since: a damaged log is put aside.
-
-        A forked process opens it anew, since no connection may be used on both sides of a fork.
-        """
-        if self._process != os.getpid():
-            self._opened, self._unwritten, self._process = None, [], os.getpid()
-        if self._opened and (not os.path.exists(self._opened.path) or os.stat(self._opened.path).st_ino != self._inode):
+    def _connect(self, patience: float = PATIENCE) -> sqlite3.Connection:
+        """Open the file, or the one that has taken its place since: a damaged one is put aside."""
+        path = os.path.join(self._folder, BUDGETS)
+        if self._opened and self._file != identify(path):
             self._disconnect()
         if self._opened is None:
-            self._opened = open_events(self._folder, PATIENCE)
-            self._inode = os.stat(self._opened.path).st_ino
+            self._opened = open_budgets(self._folder, patience)
+            self._file = identify(path)
         return self._opened.connection
 
     def _disconnect(self) -> None:
@@ -143,15 +170,19 @@ class Purse:
         self._opened = None
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, after one more try to write what could not be written before."""
         with self._lock:
+            self._stuck = False
+            if self._unwritten:
+                with suppress(*FAULTS), self._writing(self._clock()):
+                    pass
             self._disconnect()
 
 
 def find_lines(budgets: Budgets, context: Context, turn: str, now: datetime) -> Iterator[Line]:
     """Find every limit that a call of this turn comes under, at a moment in the owner's zone."""
     whole = Limits(daily_usd=budgets.daily_usd, monthly_usd=budgets.monthly_usd, per_turn_usd=budgets.per_turn_usd)
-    yield from list_limits("all", "", whole, turn, now)
+    yield from list_limits(("all", ""), whole, context, turn, now)
     named = (
         ("agent", context.agent, budgets.agents),
         ("user", context.user, budgets.users),
@@ -160,42 +191,47 @@ def find_lines(budgets: Budgets, context: Context, turn: str, now: datetime) -> 
     )
     for scope, name, limits in named:
         if name in limits:
-            yield from list_limits(scope, name, limits[name], turn, now)
+            yield from list_limits((scope, name), limits[name], context, turn, now)
 
 
-def list_limits(scope: str, name: str, limits: Limits, turn: str, now: datetime) -> Iterator[Line]:
-    """List the limits of one name."""
+def list_limits(who: tuple[str, str], limits: Limits, context: Context, turn: str, now: datetime) -> Iterator[Line]:
+    """List the limits of one name; in a room everybody reads the answer, so that no sums are told there."""
+    scope, name = who
     whose = f" of {scope} {name}" if name else ""
-    tomorrow = f"{now.date() + timedelta(days=1)}"
-    later = f"{(now.date().replace(day=1) + timedelta(days=32)).replace(day=1)}"
-    own = scope == "user"
+    alone = not context.room
+    own = alone and scope == "user"
     if limits.daily_usd is not None:
-        key = (scope, name, f"{now:%Y-%m-%d}")
-        yield Line(key=key, limit=limits.daily_usd, title=f"the daily budget{whose}", own=own, anew=tomorrow)
+        key, anew = (scope, name, f"{now:%Y-%m-%d}"), f"{now.date() + timedelta(days=1)}"
+        yield Line(key=key, limit=limits.daily_usd, kind="the daily budget", whose=whose, own=own, anew=anew)
     if limits.monthly_usd is not None:
-        key = (scope, name, f"{now:%Y-%m}")
-        yield Line(key=key, limit=limits.monthly_usd, title=f"the monthly budget{whose}", own=own, anew=later)
+        key, anew = (scope, name, f"{now:%Y-%m}"), f"{(now.date().replace(day=1) + timedelta(days=32)).replace(day=1)}"
+        yield Line(key=key, limit=limits.monthly_usd, kind="the monthly budget", whose=whose, own=own, anew=anew)
     if limits.per_turn_usd is not None:
-        key = ("turn", turn, "")
-        title = f"the budget of one turn{whose}"
-        yield Line(key=key, limit=limits.per_turn_usd, title=title, own=True, anew="the next turn")
+        key, kind = ("turn", turn, ""), "the budget of one turn"
+        yield Line(key=key, limit=limits.per_turn_usd, kind=kind, whose=whose, own=alone, anew="the next turn")
 
 
 def reserve(connection: sqlite3.Connection, lines: Sequence[Line], usd: float, now: datetime) -> Grant:
     """Reserve an amount under every line, or under none; the caller holds the transaction."""
     sums = {line.key: add_up(connection, line.key, now) for line in lines}
-    warnings, warned = [], []
+    warnings, told, warned = [], [], []
     for line in lines:
         spent, reserved, known = sums[line.key]
         total = spent + reserved + usd
         if total > line.limit + SLACK:
             return refuse(line, spent, reserved, usd)
         if total >= line.limit * WARNING and line.limit and not known:
-            warnings.append(
-                f"{line.title} is used to {total / line.limit:.0%}".replace("%", " %") + show_sum(line, total)
-            )
+            warnings.append(show_use(line, total))
+            told.append(warnings[-1] if line.own else f"{line.kind} is nearly used up")
             warned.append(line.key)
-    grant = Grant(allowed=True, warnings=tuple(warnings), id=os.urandom(8).hex(), usd=usd, keys=tuple(sums))
+    grant = Grant(
+        allowed=True,
+        warnings=tuple(dict.fromkeys(told)),
+        sums=tuple(warnings),
+        id=os.urandom(8).hex(),
+        usd=usd,
+        keys=tuple(sums),
+    )
     stamp = write_stamp(now)
     connection.executemany(
         "INSERT INTO budget_reserved (scope, name, period, reservation, usd, made) VALUES (?, ?, ?, ?, ?, ?)",
@@ -216,13 +252,14 @@ def refuse(line: Line, spent: float, reserved: float, usd: float) -> Grant:
         f"{show_usd(spent)} spent{held} + {show_usd(usd)} for this call at most = {show_usd(spent + reserved + usd)}"
     )
     reason = f"{line.title} is {show_usd(line.limit)}, and {total}; it begins anew with {line.anew}"
-    told = reason if line.own else f"{line.title.partition(' of ')[0]} is used up; it begins anew with {line.anew}"
+    told = reason if line.own else f"{line.kind} is used up; it begins anew with {line.anew}"
     return Grant(allowed=False, reason=reason, told=told)
 
 
-def show_sum(line: Line, total: float) -> str:
+def show_use(line: Line, total: float) -> str:
     """Show how far a limit is used."""
-    return f": {show_usd(total)} of {show_usd(line.limit)}"
+    share = f"{total / line.limit:.0%}".replace("%", " %")
+    return f"{line.title} is used to {share}: {show_usd(total)} of {show_usd(line.limit)}"
 
 
 def add_up(connection: sqlite3.Connection, key: Key, now: datetime) -> tuple[float, float, bool]:

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from foreword.events.branch import Branch
 from foreword.events.event import EventType
 from foreword.events.record import Record, total_cost
+from foreword.prices import show_usd
 
 LONGEST = 160  # characters of one fact on a line
 PLAIN = frozenset("._:/+-@#,%()[]{}")
@@ -62,7 +63,7 @@ def find_figures(record: Record) -> dict[str, Any]:
         "tokens_out": record.tokens_out,
         "cache_read": record.cache_read,
         "cache_write": record.cache_write,
-        "cost": show_usd(record.cost_usd) if unpriced or record.cost_usd is not None else "",
+        "cost": show_cost(record.cost_usd) if unpriced or record.cost_usd is not None else "",
     }
 
 
@@ -96,11 +97,9 @@ def show_duration(milliseconds: int | None) -> str:
     return f"{milliseconds}ms" if milliseconds < 1_000 else f"{milliseconds / 1_000:.1f}s"
 
 
-def show_usd(amount: float | None) -> str:
-    """Show an amount; one that nobody knows is not zero."""
-    if amount is None:
-        return "unknown"
-    return f"${amount:,.4f}" if abs(amount) < 1 else f"${amount:,.2f}"
+def show_cost(amount: float | None) -> str:
+    """Show what something cost; what nobody knows is not zero."""
+    return "unknown" if amount is None else show_usd(amount)
 
 
 def show_branch(branch: Branch, start: datetime) -> str:
@@ -127,7 +126,7 @@ def sum_up(records: Iterable[Record], zone: ZoneInfo) -> str:
         f"{(last - first.time).total_seconds():.1f} s",
         count(len(calls), "call"),
         f"{sum(one.tokens_in or 0 for one in calls):,} tokens in, {sum(one.tokens_out or 0 for one in calls):,} out",
-        f"cost {show_usd(total_cost(calls))}" if calls else "",
+        f"cost {show_cost(total_cost(calls))}" if calls else "",
         f"{count(unpriced, 'call')} without a known price" if unpriced else "",
         count(errors, "error"),
     ]

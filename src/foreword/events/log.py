@@ -8,20 +8,22 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Self
 
+from foreword.events import fork
 from foreword.events.event import Event, Level
 from foreword.events.retention import find_cutoff, prune
 from foreword.events.row import INSERT, Report, Row, make_row
 from foreword.events.tally import write_totals
 from foreword.frozen import frozen
-from foreword.store.open import FILE, Opened, StoreError, identify, is_damage, open_events, put_aside
+from foreword.store.open import FILE, Opened, identify, is_damage, is_passing, open_events, put_aside
 
 LAST = 0.05  # seconds between two tries at the end
 REST = 0.002  # seconds between two steps of pruning
 SHARE = 0.02  # seconds of pruning while rows wait to be written
-LOST, REPLACED = "events_lost", "log_replaced"  # what the log tells of itself, beside the types of events
+LOST = "events_lost"  # what the log tells of itself; that a file was replaced is told where it is
 
 
 @frozen(eq=True)
@@ -70,6 +72,11 @@ class Ticket:
         self.written = written
         self._done.set()
 
+    @property
+    def settled(self) -> bool:
+        """Whether the writer has come to it."""
+        return self._done.is_set()
+
     def wait(self, seconds: float) -> bool:
         """Wait until the rows are in the database, or not longer than this; return whether they are."""
         return self._done.wait(seconds) and self.written
@@ -91,20 +98,25 @@ class EventLog:
     def __init__(self, folder: str, clock: Callable[[], datetime] = read_clock, bounds: Bounds = USUAL) -> None:
         self.folder, self.bounds = folder, bounds
         self._clock = clock
-        self._reset()
+        self._opened: Opened | None = None
+        self.reset()
         _LOGS.add(self)
+        fork.follow(self)
 
-    def _reset(self) -> None:
+    def reset(self) -> None:
+        """Begin without a thread and without rows, as a forked process must: they are the parent's."""
+        if self._opened is not None:
+            fork.leave(self._opened)
         self._queue: deque[Row | Ticket] = deque()
         self._lock = threading.Lock()
         self._wake, self._hurry, self._ending = threading.Event(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._opened: Opened | None = None
+        self._opened = None
         self._file = (0, 0)
         self._damage = self.notice = ""
         self._held = 0  # rows that are out of the queue and not yet written
         self._pruning: Iterator[int] | None = None
-        self._next_round = 0.0
+        self._next_round = self._give_up = 0.0
         self._closed = self._stuck = False
         self._lost, self._lost_since, self._reason = 0, "", ""
         self.lost = 0
@@ -131,12 +143,13 @@ class EventLog:
         with self._lock:
             if self._closed:
                 return
+            self._give_up = time.monotonic() + self.bounds.closing
             self._closed = True
         if self._thread is not None:
             self._ending.set()
             self._hurry.set()
             self._wake.set()
-            self._thread.join(self.bounds.closing + 2 * self.bounds.patience)
+            self._thread.join(self.bounds.closing + 2 * self.bounds.patience + 4 * LAST)
 
     def __enter__(self) -> Self:
         return self
@@ -173,7 +186,7 @@ class EventLog:
         self._hurry.set()
         self._rouse()
         done = ticket.wait(seconds)
-        if not done:
+        if not ticket.settled:
             self._stuck = True  # nobody else waits until rows can be written again
         return done
 
@@ -186,7 +199,11 @@ class EventLog:
             self._reason = reason
 
     def _now(self) -> str:
-        return self._clock().astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+        try:
+            now = self._clock()
+        except Exception:  # noqa: BLE001 - a loss is told even where the clock that was given fails
+            now = read_clock()
+        return now.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
     def _run(self) -> None:
         """Write until closed: wake up, let a batch come together, write it."""
@@ -196,24 +213,28 @@ class EventLog:
                 self._hurry.wait(self.bounds.gather)
             self._wake.clear()
             self._hurry.clear()
-            self._write_all()
-            self._tidy()
+            try:
+                self._write_all()
+                self._tidy()
+            except Exception as error:  # noqa: BLE001 - whatever happens, the next rows are written
+                self._lose(f"{type(error).__name__}: {error}", self._held)
+                self._held = 0
             if self._closed and not self._queue:
                 break
-        if self._opened is not None:
-            self._opened.connection.close()
+        self._disconnect()
 
     def _write_all(self) -> None:
         """Write everything in the queue; what cannot be written now stays in it."""
-        give_up = time.monotonic() + self.bounds.closing
         while self._queue or self._lost:
             batch, rows = self._take()
             try:
-                self._write(rows)
-            except (sqlite3.Error, OSError, StoreError) as error:
-                self._hold(batch, error)
-                if self._closed and time.monotonic() > give_up:
-                    self.lost += len(self._queue)
+                whole = self._write_apart(rows)
+            except Exception as error:  # noqa: BLE001 - what is left is tried again, whatever the error is
+                settle(batch, written=False)
+                self._hold(rows, error)
+                if self._is_late():
+                    settle(self._queue, written=False)
+                    self.lost += sum(isinstance(one, Row) for one in self._queue)
                     self._queue.clear()
                     return
                 if self._closed:
@@ -221,22 +242,48 @@ class EventLog:
                 self._ending.wait(self.bounds.pause)
                 continue
             self._stuck, self._held = False, 0
-            settle(batch, written=True)
+            settle(batch, written=whole)
+
+    def _is_late(self) -> bool:
+        """Whether closing has been tried for as long as it may take."""
+        return self._closed and time.monotonic() > self._give_up
+
+    def _write_apart(self, rows: list[Row]) -> bool:
+        """Write rows, together or in smaller parts, and lose only those that the database does not take, if any.
+
+        What is written or lost leaves the list, so that what is left in it can be tried again.
+        """
+        size, whole = len(rows), True
+        while True:
+            try:
+                self._write(rows[:size])
+            except Exception as error:
+                if is_passing(error) or not size:
+                    raise
+                if size > 1:
+                    size = (size + 1) // 2
+                    continue
+                self._lose(f"{type(error).__name__} in a row: {error}")
+                whole = False
+            del rows[:size]
+            if not rows:
+                return whole
+            size = min(2 * size, len(rows))
 
     def _tidy(self) -> None:
         """Prune while there is nothing to write, and for a moment even if there is."""
         begin = time.monotonic()
         if self.bounds.days is None or self._opened is None or begin < self._next_round:
             return
-        if self._pruning is None:
-            self._pruning = prune(self._opened.connection, find_cutoff(self._clock(), self.bounds.days))
         try:
+            if self._pruning is None:
+                self._pruning = prune(self._opened.connection, find_cutoff(self._clock(), self.bounds.days))
             for _ in self._pruning:
                 # Between two steps whoever waits for the lock can have it.
                 if self._wake.wait(REST) and (self._closed or time.monotonic() - begin > SHARE):
                     return
-        except sqlite3.Error:
-            pass  # it is tried again in the next round
+        except Exception:  # noqa: BLE001, S110 - it is tried again in the next round
+            pass
         self._pruning = None
         self._next_round = time.monotonic() + self.bounds.prune
 
@@ -246,18 +293,21 @@ class EventLog:
         batch = [self._queue.popleft() for _ in range(count)]
         return batch, [one for one in batch if isinstance(one, Row)]
 
-    def _hold(self, batch: list[Row | Ticket], error: Exception) -> None:
-        """Keep a batch for the next try; whoever waits for it goes on."""
-        settle(batch, written=False)
+    def _hold(self, rows: list[Row], error: Exception) -> None:
+        """Keep rows for the next try."""
         self._stuck = True
         self._reason = str(error)
-        self._queue.extendleft(one for one in reversed(batch) if isinstance(one, Row))
+        self._queue.extendleft(reversed(rows))
         self._held = 0
-        opened, self._opened, self._pruning = self._opened, None, None
-        if opened is not None:
-            opened.connection.close()
+        self._disconnect()
         if isinstance(error, sqlite3.Error) and is_damage(error):
             self._damage = str(error)
+
+    def _disconnect(self) -> None:
+        opened, self._opened, self._pruning = self._opened, None, None
+        if opened is not None:
+            with suppress(sqlite3.Error):
+                opened.connection.close()
 
     def _write(self, rows: list[Row]) -> None:
         """Write rows, their sums, and what was lost before them, in one transaction."""
@@ -284,7 +334,8 @@ class EventLog:
     def _report(self, lost: int, since: str, reason: str) -> Iterable[Row]:
         if lost:
             facts = {"lost": lost, "since": since}
-            yield Report(self._now(), "warn", LOST, f"{lost:,} events were lost: {reason}", facts).to_row()
+            events = "1 event was" if lost == 1 else f"{lost:,} events were"
+            yield Report(self._now(), "warn", LOST, f"{events} lost: {reason}", facts).to_row()
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file, or open it again where it was damaged or another process has put it aside."""
@@ -292,15 +343,12 @@ class EventLog:
         if self._opened is not None:
             if self._file == identify(path):
                 return self._opened.connection
-            self._opened.connection.close()
-            self._opened = self._pruning = None
+            self._disconnect()
         note = put_aside(path, self._file, self._damage) if self._damage else ""
         self._damage = ""
         opened = open_events(self.folder, self.bounds.patience)
         self._opened, self._file = opened, identify(path)
-        if note := opened.note or note:
-            self.notice = note
-            opened.connection.execute(INSERT, Report(self._now(), "error", REPLACED, note, {}).to_row().values)
+        self.notice = opened.note or note or self.notice
         return opened.connection
 
 
@@ -311,7 +359,6 @@ def settle(batch: Iterable[Row | Ticket], *, written: bool) -> None:
             one.settle(written=written)
 
 
-_INHERITED: list[Opened | None] = []
 _LOGS: "weakref.WeakSet[EventLog]" = weakref.WeakSet()
 
 
@@ -320,14 +367,3 @@ def close_all() -> None:
     """Close every log that is still open when the interpreter ends."""
     for log in list(_LOGS):
         log.close()
-
-
-def start_anew() -> None:
-    """In a process that was forked, forget the thread and the rows: they are the parent's."""
-    for log in list(_LOGS):
-        _INHERITED.append(log._opened)  # noqa: SLF001 - closing it here would meddle with the parent's file
-        log._reset()  # noqa: SLF001 - the log's own module
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=start_anew)

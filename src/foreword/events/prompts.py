@@ -2,7 +2,6 @@
 
 import atexit
 import json
-import os
 import sqlite3
 import threading
 import weakref
@@ -12,20 +11,22 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
 from foreword.assembly import Assembly
+from foreword.events import fork
 from foreword.events.event import Reader
 from foreword.events.moment import stamp
 from foreword.events.question import find_trace
+from foreword.events.row import INSERT, Report, clean
 from foreword.events.sent import Piece, Sent, describe, hash_text, identify, take_apart
 from foreword.events.visible import visible
 from foreword.frozen import frozen
-from foreword.store.open import StoreError, open_events
+from foreword.store.open import is_passing, open_events
+from foreword.words import Trust
 
 MOST = 1_000  # prompts that wait to be written
 PAUSE = 0.5  # seconds between two tries on a full disk or a locked database
 CLOSING = 5.0  # seconds that closing waits at most
 BATCH = 50  # prompts that are pruned in one transaction
-KNOWN = 256  # hashes of which this process knows that they are stored
-FAULTS = (sqlite3.Error, OSError, StoreError)
+LOST = "events_lost"  # the type of the row that says how many prompts could not be kept
 
 
 @frozen
@@ -50,6 +51,7 @@ class Prompts:
         self._clock = clock
         self.reset()
         _OPEN.add(self)
+        fork.follow(self)
 
     def reset(self) -> None:
         """Begin without a thread and without anything that waits, as a forked process must."""
@@ -57,7 +59,7 @@ class Prompts:
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
         self._busy = self._closed = False
-        self._known: deque[tuple[str, str]] = deque(maxlen=KNOWN)
+        self._untold, self._reason = 0, ""
         self.lost = 0
         """How many prompts could not be kept; an event still has their hash."""
 
@@ -66,7 +68,7 @@ class Prompts:
         sending = Sending(hash=identify(assembly), assembly=assembly, time=self._clock())
         with self._change:
             if self._closed or len(self._queue) >= MOST:
-                self.lost += 1
+                self._lose("they came faster than they are written")
                 return sending.hash
             self._queue.append(sending)
             if self._thread is None:
@@ -89,6 +91,11 @@ class Prompts:
         if self._thread:
             self._thread.join(CLOSING)
 
+    def _lose(self, reason: str) -> None:
+        self.lost += 1
+        self._untold += 1
+        self._reason = reason
+
     def _run(self) -> None:
         while True:
             with self._change:
@@ -108,39 +115,66 @@ class Prompts:
                 self._change.notify_all()
 
     def _write(self, batch: list[Sending]) -> bool:
-        """Write prompts in one transaction; each try opens the file anew, so that a replaced one is found."""
+        """Write prompts in one transaction; each try opens the file anew, so that a replaced one is found.
+
+        One that cannot be written is lost alone, and a row says so; where the file is at fault, all wait.
+        """
+        told, reasons = self._untold, []
         try:
             with closing(open_events(self._folder).connection) as connection, writing(connection):
                 for sending in batch:
-                    # A prompt that was used today already needs no further word about it.
-                    if (sending.hash, stamp(sending.time)[:10]) not in self._known:
-                        write_prompt(connection, sending)
-        except FAULTS:
-            return False
-        self._known.extend((sending.hash, stamp(sending.time)[:10]) for sending in batch)
+                    try:
+                        with saving(connection):
+                            write_prompt(connection, sending)
+                    except Exception as error:
+                        if is_passing(error):
+                            raise
+                        reasons.append(f"{type(error).__name__}: {error}")
+                self._report(connection, told + len(reasons), reasons[-1] if reasons else self._reason)
+        except Exception as error:  # noqa: BLE001 - whatever happens, the next prompts are written
+            if is_passing(error):
+                return False
+            with self._change:
+                for _ in batch:
+                    self._lose(f"{type(error).__name__}: {error}")
+            return True
+        with self._change:
+            self.lost += len(reasons)
+            self._untold -= told
         return True
+
+    def _report(self, connection: sqlite3.Connection, lost: int, reason: str) -> None:
+        """Tell how many prompts were lost, at full trust, since they are everybody's."""
+        if lost:
+            prompts = "1 prompt was" if lost == 1 else f"{lost:,} prompts were"
+            said = f"{prompts} not kept: {reason}"
+            report = Report(stamp(read_clock()), "warn", LOST, said, {"lost_prompts": lost})
+            connection.execute(INSERT, report.to_row().values)
 
 
 def write_prompt(connection: sqlite3.Connection, sending: Sending) -> None:
     """Write a prompt, or that it was used again; the caller holds the transaction."""
     now = stamp(sending.time)
-    used = connection.execute("UPDATE prompts SET last_used = max(last_used, ?) WHERE hash = ?", (now, sending.hash))
-    if used.rowcount:
+    used = connection.execute("SELECT last_used FROM prompts WHERE hash = ?", (sending.hash,)).fetchone()
+    if used:
+        if used[0][:10] < now[:10]:  # one that was used today already needs no further word about it
+            connection.execute("UPDATE prompts SET last_used = ? WHERE hash = ?", (now, sending.hash))
         return
-    facts = json.dumps(describe(sending.assembly), ensure_ascii=False)
+    facts = clean(json.dumps(describe(sending.assembly), ensure_ascii=False))
     row = connection.execute(
         "INSERT INTO prompts (hash, first_used, last_used, facts) VALUES (?, ?, ?, ?)", (sending.hash, now, now, facts)
     )
     pieces = [
-        (row.lastrowid, position, piece.kind, piece.block, piece.name, piece.tokens, find_text(connection, piece.text))
+        (row.lastrowid, position, piece.kind, piece.block, clean(piece.name), piece.tokens, text)
         for position, piece in enumerate(take_apart(sending.assembly))
+        for text in (find_text(connection, piece.text),)
     ]
     connection.executemany("INSERT INTO prompt_pieces VALUES (?, ?, ?, ?, ?, ?, ?)", pieces)
 
 
 def find_text(connection: sqlite3.Connection, text: str) -> int:
     """Find the row of a text, or make it."""
-    text = text.encode("utf-8", "replace").decode()
+    text = clean(text)
     key = hash_text(text)
     connection.execute("INSERT OR IGNORE INTO sections (hash, text) VALUES (?, ?)", (key, text))
     (row,) = connection.execute("SELECT id FROM sections WHERE hash = ?", (key,)).fetchone()
@@ -166,9 +200,12 @@ def find_prompt_at(connection: sqlite3.Connection, reader: Reader, moment: datet
 
 
 def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> Sent | None:
-    """Read a prompt whose event the reader was shown."""
+    """Read a prompt whose event the reader was shown; one that was made for a higher clearance is not."""
     prompt = connection.execute("SELECT id, facts FROM prompts WHERE hash = ?", (key,)).fetchone()
     if prompt is None:
+        return None
+    facts = json.loads(prompt[1])
+    if Trust[facts["clearance"]["level"].upper()] > reader.clearance:
         return None
     rows = connection.execute(
         "SELECT kind, block, name, tokens, text, forgotten FROM prompt_pieces JOIN sections ON sections.id = section_id"
@@ -178,7 +215,7 @@ def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> Sen
     pieces = [Piece(kind=row[0], block=row[1], name=row[2], tokens=row[3], text=row[4]) for row in rows]
     return Sent(
         hash=key,
-        facts=json.loads(prompt[1]),
+        facts=facts,
         pieces=tuple(pieces),
         clearance=reader.clearance,
         forgotten=any(row[5] for row in rows),
@@ -220,6 +257,21 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def saving(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold a part of a transaction that is taken back alone where it fails."""
+    connection.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK TO part")
+        raise
+    finally:
+        if connection.in_transaction:
+            connection.execute("RELEASE part")
+
+
 _OPEN: "weakref.WeakSet[Prompts]" = weakref.WeakSet()
 
 
@@ -228,13 +280,3 @@ def close_all() -> None:
     """Write what is left when the interpreter ends."""
     for prompts in list(_OPEN):
         prompts.close()
-
-
-def start_anew() -> None:
-    """In a process that was forked, forget the thread and what waits: they are the parent's."""
-    for prompts in list(_OPEN):
-        prompts.reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=start_anew)

@@ -4,14 +4,14 @@ import heapq
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from foreword.errors import InputError
-from foreword.events.event import Reader
+from foreword.events.event import EventType, Reader
 from foreword.events.filter import EVERYTHING, Filter
-from foreword.events.moment import read_stamp, stamp
+from foreword.events.moment import Period, read_stamp, stamp, write_end
 from foreword.events.record import SELECTED, Record, read_record
 from foreword.events.visible import visible
 from foreword.frozen import frozen
@@ -33,6 +33,19 @@ class Found:
     """When the next one happened that fits and is not here, or None where all are here."""
     notice: str = ""
     """What was not done as asked."""
+
+    def find_rest(self, shown: int, wanted: Filter) -> str:
+        """Find where the page after the first few begins, as `until` takes it; nothing where there is no more.
+
+        The end of a period does not belong to it, and the next event does. Of several events at one moment some may be
+        shown already, on this page or on those before.
+        """
+        left = self.records[shown].time if shown < len(self.records) else self.left
+        if left is None:
+            return ""
+        until = left + timedelta(microseconds=1)
+        before = wanted.period.told if wanted.period.until == until else 0
+        return write_end(until, before + sum(record.time == left for record in self.records[:shown]))
 
 
 NOTHING = Found(records=())
@@ -71,7 +84,8 @@ def find_events(connection: sqlite3.Connection, reader: Reader, wanted: Filter =
     walks = [walk(connection, way, where, values) for way in choose_ways(connection, reader, wanted)]
     # Each walk is in order, so the newest of all are found without going further on any than is shown.
     merged = heapq.merge(*walks, key=lambda row: (row[1], row[0]), reverse=True)
-    rows = list(islice(merged, limit + 1))
+    told = wanted.period.told
+    rows = list(islice(merged, told, told + limit + 1))
     capped = f"one answer holds {MOST:,} events at most, so not {wanted.limit:,}" if limit < wanted.limit else ""
     return make_found(rows, limit, capped)
 
@@ -211,6 +225,13 @@ def find_trace(connection: sqlite3.Connection, reader: Reader, turn: str) -> Fou
     ).fetchall()
     longer = f"the turn has more than {STEPS:,} events; the first ones are shown" if len(rows) > STEPS else ""
     return make_found(rows, STEPS, longer)
+
+
+def find_turn_at(connection: sqlite3.Connection, reader: Reader, moment: datetime) -> str:
+    """Find the id of the turn that was sent last at a moment, of those that the reader may see, or nothing."""
+    until = moment + timedelta(microseconds=1)
+    wanted = Filter(type=EventType.PROMPT_BUILT.value, period=Period(until=until), limit=1)
+    return "".join(record.trace for record in find_events(connection, reader, wanted).records)
 
 
 def make_found(rows: Sequence[Sequence[Any]], limit: int, notice: str) -> Found:

@@ -5,15 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from foreword.events.moment import read_stamp
+from foreword.events import row
+from foreword.events.event import Reader
+from foreword.events.moment import read_stamp, stamp
+from foreword.events.visible import sees_all
 from foreword.frozen import frozen
 from foreword.words import Trust
 
-COLUMNS = (
-    "id", "timestamp", "level", "category", "session_id", "agent_id", "user_id", "channel", "event_type", "duration_ms",
-    "tokens_in", "tokens_out", "cost_usd", "error", "metadata", "room", "schedule", "trust", "model", "trace_id",
-    "span_id", "parent_id", "prompt_hash", "cache_read", "cache_write",
-)  # fmt: skip
+COLUMNS = ("id", *row.COLUMNS)
 SELECTED = ", ".join(COLUMNS)
 TRUSTS = tuple(Trust)
 
@@ -48,12 +47,15 @@ class Record:
     error: str
     facts: Mapping[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON-ready values, under the names of its columns."""
-        values = {name: getattr(self, FIELDS.get(name, name)) for name in COLUMNS}
+    def to_dict(self, reader: Reader) -> dict[str, Any]:
+        """Return the record as JSON-ready values for a reader, under the names of its columns.
+
+        Numbers have gaps where rows of others are, so they are told to who sees those, too.
+        """
+        names = COLUMNS if sees_all(reader) else row.COLUMNS
+        values = {name: getattr(self, FIELDS.get(name, name)) for name in names}
         plain = {name: None if value == "" else value for name, value in values.items()}
-        stamp = self.time.isoformat(timespec="microseconds").replace("+00:00", "Z")
-        return plain | {"timestamp": stamp, "trust": str(self.trust), "metadata": dict(self.facts)}
+        return plain | {"timestamp": stamp(self.time), "trust": str(self.trust), "metadata": dict(self.facts)}
 
 
 FIELDS = {
@@ -69,15 +71,15 @@ FIELDS = {
 }
 
 
-def read_record(row: Sequence[Any]) -> Record:
+def read_record(values: Sequence[Any]) -> Record:
     """Read a row whose columns are those of `SELECTED`."""
     (
-        number, stamp, level, category, session, agent, user, channel, kind, duration, tokens_in, tokens_out, cost,
+        number, time, level, category, session, agent, user, channel, kind, duration, tokens_in, tokens_out, cost,
         error, metadata, room, schedule, trust, model, trace, span, parent, prompt, cache_read, cache_write,
-    ) = row  # fmt: skip
+    ) = values  # fmt: skip
     return Record(
         id=number,
-        time=read_stamp(stamp),
+        time=read_stamp(time),
         level=level,
         category=category,
         type=kind,

@@ -1,19 +1,21 @@
-"""Redaction: a text without its secrets, by the rules that `lint` has for files, and no longer than it may be."""
+"""Redaction: a text without its secrets, by stricter rules than `lint` has for files, and no longer than it may be."""
 
 import re
 
-from foreword.secret import Secret, find_secrets
+from foreword.secret import Secret, suspect_secrets
 
 KNOWN = 64  # characters of a text that is remembered as harmless
 KEPT = 4_096  # such texts
+MARGIN = 6_000  # characters that are looked at beyond the cut: no secret is longer
 ENDING = "-----end "
 REDACTED = "[redacted]"
 
 _LABEL = re.compile(
-    r"(?:^|[^a-z])(?:pass(?:word|wd|phrase)|pwd|secret|credentials?|authorization|cookie"
-    r"|(?:api|secret|private|access)[_ -]?key|(?:access|auth|bearer|refresh|bot|api)[_ -]?token)$",
+    r"pass(?:word|wd|phrase)s?$|(?:^|[^a-z])(?:pwd|secrets?|credentials?|authorization|cookies?|token)$"
+    r"|(?:api|secret|private|access|auth)[_ -]?keys?$|(?:access|auth|bearer|refresh|bot|api)[_ -]?token$|clientsecret$",
     re.IGNORECASE,
 )
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # where a word begins in camelCase
 
 # Names of tools, models and stores come with every event; looking at each once keeps the writing cheap.
 _harmless: set[str] = set()
@@ -23,7 +25,7 @@ def redact(text: str, limit: int) -> str:
     """Return a text without secrets, cut at a limit with a note."""
     if text in _harmless:
         return text
-    told = _redact(text[: limit * 2], limit, len(text))
+    told = _redact(text[: limit + MARGIN], limit, len(text))
     if told == text and len(text) <= KNOWN:
         if len(_harmless) >= KEPT:
             _harmless.clear()
@@ -33,16 +35,16 @@ def redact(text: str, limit: int) -> str:
 
 def announces_secret(label: str) -> bool:
     """Whether the name of a fact says that its value is a secret, whatever that looks like."""
-    return _LABEL.search(label) is not None
+    return _LABEL.search(_HUMP.sub("_", label)) is not None
 
 
 def _redact(text: str, limit: int, length: int) -> str:
     """Redact the beginning of a text of a given length, and cut it.
 
-    Twice as much is looked at as is kept, so that no half of a secret stands before the cut.
+    More is looked at than is kept, so that no half of a secret stands before the cut.
     """
     parts, place = [], 0
-    for secret in sorted(find_secrets(text), key=lambda one: one.first):
+    for secret in sorted(suspect_secrets(text), key=lambda one: one.first):
         last = find_end(text, secret)
         if secret.first >= limit or last <= place:
             continue

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from foreword.events.stretch import stamp
+from foreword.events.moment import stamp
 
 STEP = 500  # rows of one transaction: a few milliseconds
 KEY = "kind, owner, room, start, name, trust"
@@ -22,7 +22,7 @@ def prune(connection: sqlite3.Connection, before: datetime, last: int | None = N
 
     With `last`, no row beyond that id goes, such as one that came after an export.
     """
-    moment = stamp(before.astimezone(UTC))
+    moment = stamp(before)
     bound = "" if last is None else "AND id <= ?"
     values = [moment] if last is None else [moment, last]
     taken = STEP

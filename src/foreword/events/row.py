@@ -9,7 +9,7 @@ from json import JSONEncoder
 from typing import Any, NamedTuple
 
 from foreword.events.event import CATEGORIES, Context, Event, Level, Usage
-from foreword.events.redact import REDACTED, announces_secret, redact
+from foreword.events.redact import MARGIN, REDACTED, announces_secret, redact
 from foreword.words import Trust
 
 COLUMNS = (
@@ -24,6 +24,9 @@ ERROR = 4_000  # characters of an error
 TEXT = 2_000  # characters of one text among the facts
 ITEMS = 100  # entries of one list or mapping among the facts
 DEPTH = 6  # lists within lists
+ENTRIES = 1_000  # entries of all lists and mappings within the facts of an event; a long text is several
+WIDTH = 100  # characters of a text that make one entry
+SECTIONS = 1_000  # sections of a call that are counted
 METADATA = 16_000  # characters of all facts as JSON
 LARGEST = 2**63 - 1
 CONTEXTS = 512  # turns that are remembered
@@ -51,7 +54,7 @@ def make_row(event: Event) -> Row:
     """Make the row of an event."""
     place, usage, cost, kind = event.place, event.usage, event.cost_usd, event.type
     session, agent, user, channel, room, schedule, trust = read_context(event.context)
-    facts = _mapping(event.facts, DEPTH) if event.facts else None
+    facts = _mapping(event.facts, DEPTH, Room()) if event.facts else None
     metadata = None if facts is None else write(facts)
     time = event.time if event.time.tzinfo is UTC else event.time.astimezone(UTC)
     tokens_in, tokens_out, cache_read, cache_write = _NOTHING if usage is None else read_usage(usage)
@@ -67,13 +70,13 @@ def make_row(event: Event) -> Row:
         None if event.duration_ms is None else bound(event.duration_ms),
         tokens_in,
         tokens_out,
-        cost if cost is not None and math.isfinite(cost) else None,
-        redact(event.error, ERROR) if event.error else None,
+        None if cost is None else read_amount(cost),
+        redact(str(event.error), ERROR) if event.error else None,
         metadata,
         room,
         schedule,
         trust,
-        redact(event.model, NAME) if event.model else None,
+        redact(str(event.model), NAME) if event.model else None,
         name(place.trace),
         name(place.span),
         name(place.parent),
@@ -81,7 +84,7 @@ def make_row(event: Event) -> Row:
         cache_read,
         cache_write,
     )
-    return Row(values, read_sections(facts) if facts and "sections" in facts else ())
+    return Row(values, read_sections(event.facts["sections"]) if facts and "sections" in event.facts else ())
 
 
 def read_context(context: Context) -> tuple[Any, ...]:
@@ -97,9 +100,18 @@ def read_context(context: Context) -> tuple[Any, ...]:
     return values
 
 
-def read_usage(usage: Usage) -> tuple[int, int, int, int]:
+def read_usage(usage: Usage) -> tuple[int | None, ...]:
     """Read what a call used."""
     return bound(usage.tokens_in), bound(usage.tokens_out), bound(usage.cache_read), bound(usage.cache_write)
+
+
+def read_amount(amount: Any) -> float | None:
+    """Read an amount of money, of whatever kind of number; None where it is none."""
+    try:
+        read = float(amount)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return read if math.isfinite(read) else None
 
 
 def name(text: str) -> str | None:
@@ -110,6 +122,7 @@ def name(text: str) -> str | None:
     """
     if not text:
         return None
+    text = str(text)
     if len(text) <= NAME and (text.isascii() or clean(text) == text):
         return text
     mark = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -121,8 +134,13 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def bound(number: int) -> int:
-    """Bound a number to what the database holds."""
+def bound(number: Any) -> int | None:
+    """Bound a number, of whatever kind, to what the database holds; None where it is none."""
+    if type(number) is not int:
+        try:
+            number = int(number)
+        except (TypeError, ValueError, OverflowError):
+            return None
     return number if -LARGEST <= number <= LARGEST else LARGEST if number > 0 else -LARGEST
 
 
@@ -143,23 +161,36 @@ def write(facts: dict[str, Any]) -> str:
     return _encode(facts)
 
 
-def shorten(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy facts as they may be told: redacted, within bounds, and of values that JSON knows."""
-    return _mapping(facts, DEPTH)
+class Room:
+    """How much more of what stands within lists and mappings may be told of one event."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = ENTRIES
+
+    def take(self, wanted: int) -> int:
+        """Take room for so many entries, or for as many as there may be."""
+        taken = min(wanted, ITEMS, max(self.left, 0))
+        self.left -= taken
+        return taken
 
 
-def _mapping(facts: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    """Copy facts, redacted and shortened, each loss with a note in its place."""
+def _mapping(facts: Mapping[Any, Any], depth: int, room: Room) -> dict[str, Any]:
+    """Copy facts, redacted and shortened, each loss with a note; those of the event itself cost no room."""
     shown: dict[str, Any] = {}
-    for key, value in facts.items():
-        if len(shown) == ITEMS:
-            shown[CUT] = f"{len(facts) - ITEMS:,} more"
+    most = ITEMS if depth == DEPTH else room.take(len(facts))
+    for number, (key, value) in enumerate(facts.items()):
+        if number == most:
+            shown[CUT] = f"{len(facts) - most:,} more"
             break
-        label, secret = read_label(str(key)[: 2 * NAME])
+        label, secret = read_label(str(key)[: NAME + MARGIN])
         if secret and value:
             shown[label] = REDACTED
         else:
-            shown[label] = redact(value, TEXT) if type(value) is str else _value(value, depth)
+            shown[label] = redact(value, TEXT) if type(value) is str else _value(value, depth, room)
+        if type(value) is str and depth < DEPTH:
+            room.left -= min(len(value), TEXT) // WIDTH
     return shown
 
 
@@ -170,30 +201,32 @@ def read_label(key: str) -> tuple[str, bool]:
     return label, announces_secret(label)
 
 
-def _entry(value: Any, depth: int) -> Any:
+def _entry(value: Any, depth: int, room: Room) -> Any:
     """Copy one entry of a list; a flat one of a name and numbers, such as a section's share, is the usual one."""
     kind = type(value)
     if kind is str:
-        return redact(value, TEXT)
+        room.left -= min(len(value), TEXT) // WIDTH
+        return redact(value, TEXT) if room.left >= 0 else f"{len(value):,} characters, too many to be told"
     if is_section(value) and depth:
         section, tokens, cached, usd = value
         if tokens <= LARGEST and cached <= LARGEST and (usd is None or -LARGEST <= usd <= LARGEST):
             return [redact(section, TEXT), tokens, cached, usd]
-    return _value(value, depth)
+    return _value(value, depth, room)
 
 
-def _value(value: Any, depth: int) -> Any:
+def _value(value: Any, depth: int, room: Room) -> Any:
     """Copy one value; what JSON cannot say becomes a text."""
     if type(value) in _PLAIN:
         return value if value is None or -LARGEST <= value <= LARGEST else _strange(value)
     if isinstance(value, Mapping):
-        return _mapping(value, depth - 1) if depth else f"{len(value):,} entries, too deep to be told"
+        return _mapping(value, depth - 1, room) if depth else f"{len(value):,} entries, too deep to be told"
     if not isinstance(value, list | tuple):
         return redact(str(value), TEXT)
     if not depth:
         return f"{len(value):,} entries, too deep to be told"
-    shown = [_entry(one, depth - 1) for one in value[:ITEMS]]
-    return shown if len(value) <= ITEMS else [*shown, f"{len(value) - ITEMS:,} more"]
+    most = room.take(len(value))
+    shown = [_entry(one, depth - 1, room) for one in value[:most]]
+    return shown if len(value) <= most else [*shown, f"{len(value) - most:,} more"]
 
 
 def _strange(number: float) -> str:
@@ -201,10 +234,19 @@ def _strange(number: float) -> str:
     return f"a number of {number.bit_length():,} bits" if isinstance(number, int) else str(number)
 
 
-def read_sections(facts: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
-    """Read what a call's sections took: name, tokens, those of the cache, and dollars; nothing malformed."""
-    listed = facts.get("sections")
-    return tuple([tuple(one) for one in listed if is_section(one)]) if type(listed) is list else ()
+def read_sections(listed: Any) -> tuple[tuple[Any, ...], ...]:
+    """Read what a call's sections took: name, tokens, those of the cache, and dollars; nothing malformed.
+
+    They are read as they were told, so that the sums know every section though the row names the first of many.
+    """
+    if type(listed) not in _LISTS:
+        return ()
+    return tuple(
+        [
+            (redact(section, TEXT), bound(tokens), bound(cached), None if usd is None else read_amount(usd))
+            for section, tokens, cached, usd in filter(is_section, listed[:SECTIONS])
+        ]
+    )
 
 
 def is_section(value: Any) -> bool:

@@ -42,6 +42,7 @@ PROVIDERS = {
 }
 WORD = "foreword."
 LONGEST = 2_000  # characters of one text
+NAME = 200  # characters of a name
 
 
 @frozen
@@ -125,12 +126,12 @@ def name_span(opening: Opening) -> str:
     if operation is None:
         return str(opening.kind)
     subjects = {
-        EventType.API_CALL: said.get("model", "").rpartition(":")[2],
-        EventType.TOOL_CALL: said.get("name", ""),
+        EventType.API_CALL: str(said.get("model", "")).rpartition(":")[2],
+        EventType.TOOL_CALL: str(said.get("name", "")),
         EventType.TURN_STARTED: opening.context.agent,
         EventType.MEMORY_SEARCH: "memory",
     }
-    return f"{operation} {subjects[opening.kind]}".rstrip()
+    return f"{operation} {redact(subjects[opening.kind], NAME)}".rstrip()
 
 
 def introduce(opening: Opening) -> Iterator[tuple[str, Any]]:
@@ -149,7 +150,7 @@ def introduce(opening: Opening) -> Iterator[tuple[str, Any]]:
     }
     yield from ((name, value) for name, value in known.items() if value)
     if opening.kind is EventType.TOOL_CALL and "name" in opening.said:
-        yield "gen_ai.tool.name", str(opening.said["name"])
+        yield "gen_ai.tool.name", redact(str(opening.said["name"]), NAME)
     yield from describe(opening.said)
 
 
@@ -163,9 +164,9 @@ def describe(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield "gen_ai.usage.cache_creation.input_tokens", value.cache_write
         elif name == "model" and value:
             provider, _, model = str(value).rpartition(":")
-            yield "gen_ai.request.model", model
+            yield "gen_ai.request.model", redact(model, NAME)
             if provider:
-                yield "gen_ai.provider.name", PROVIDERS.get(provider, provider)
+                yield "gen_ai.provider.name", redact(PROVIDERS.get(provider, provider), NAME)
         elif isinstance(value, str):
             yield WORD + name, REDACTED if announces_secret(name) else redact(value, LONGEST)
         elif isinstance(value, bool | int | float):
@@ -174,7 +175,7 @@ def describe(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def name_error(said: Mapping[str, Any]) -> str:
     """Name the kind of an error: the status of the provider, else the class of the exception, which comes first."""
-    return str(said.get("status") or str(said["error"]).partition(":")[0])
+    return redact(str(said.get("status") or redact(str(said["error"]), LONGEST).partition(":")[0]), NAME)
 
 
 def count_nanoseconds(time: datetime) -> int:

@@ -1,18 +1,18 @@
 """What was spent: the sums of a period by day, session, person and so on, and what they come to."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from foreword.errors import UnknownName
 from foreword.events.event import Reader
-from foreword.events.line import count, show_time, show_usd, show_word
-from foreword.events.moment import Period, read_period
-from foreword.events.totals import Total, sum_by
+from foreword.events.kinds import KINDS
+from foreword.events.line import count, show_cost, show_time, show_word
+from foreword.events.moment import Period, read_whole
+from foreword.events.totals import Total, count_names, sum_by
 from foreword.frozen import frozen
 
-KINDS = ("day", "session", "user", "agent", "channel", "section", "model")
 ROWS = 50  # sums that one answer has
 ORDERS = {"session": "tokens"}  # what makes a sum large, where it is not the cost
 NOTHING = Total(
@@ -48,33 +48,25 @@ def find_spending(connection: sqlite3.Connection, reader: Reader, asked: Mapping
     if by not in KINDS:
         raise UnknownName("sum", by[:40], KINDS)
     since, until = asked.get("since") or "", asked.get("until") or ""
-    period = read_period(since or ("" if until else "today"), until, now, reader.timezone)
+    period = read_whole(since or ("" if until else "today"), until, now, reader.timezone)
+    ends = (period.since, period.until)
 
-    def total(kind: str) -> list[Total]:
-        return sum_by(connection, reader, kind, period.since, period.until, most=ORDERS.get(kind, "cost"))
+    def total(kind: str, limit: int = ROWS) -> list[Total]:
+        most = ORDERS.get(kind, "cost")
+        return sum_by(connection, reader, kind, *ends, most=most, limit=limit)
 
-    whole, sessions = total("all"), total("session")
-    totals = arrange(by, sessions if by == "session" else total(by))
+    whole, totals = total("all"), total(by)
+    count = len(totals) if by == "day" or len(totals) < ROWS else count_names(connection, reader, by, *ends)
+    # One of the two has a name: what belongs to no session is one sum.
+    sessions = totals if by == "session" else total("session", 2)
     return Spending(
         by=by,
         period=period,
         whole=whole[0] if whole else NOTHING,
-        totals=tuple(totals[-ROWS:] if by == "day" else totals[:ROWS]),
-        left=max(0, len(totals) - ROWS),
+        totals=tuple(totals[-ROWS:]),
+        left=max(0, count - ROWS),
         longest=next((total for total in sessions if total.name), None),
     )
-
-
-def arrange(by: str, totals: Iterable[Total]) -> list[Total]:
-    """Put sums into the order in which they are read; where nothing is priced, tokens decide."""
-    if by == "day":
-        return sorted(totals, key=lambda total: total.name)
-
-    def rank(total: Total) -> tuple[float, int, str]:
-        cost = 0.0 if by in ORDERS else total.cost_usd or 0.0
-        return (-cost, -total.tokens_in - total.tokens_out, total.name)
-
-    return sorted(totals, key=rank)
 
 
 def show_spending(spending: Spending, zone: ZoneInfo) -> Iterator[str]:
@@ -101,7 +93,7 @@ def show_whole(spending: Spending, zone: ZoneInfo) -> Iterator[str]:
     if whole.unpriced:
         yield f"not in the cost: {count(whole.unpriced, 'call')} without a known price"
     if spending.usd_per_turn is not None:
-        yield f"on average {show_usd(spending.usd_per_turn)} a turn"
+        yield f"on average {show_cost(spending.usd_per_turn)} a turn"
     if spending.longest and spending.longest.name:
         tokens = spending.longest.tokens_in + spending.longest.tokens_out
         yield f"most tokens: session {show_word(spending.longest.name)} with {tokens:,}"
@@ -111,9 +103,9 @@ def show_total(total: Total, by: str) -> str:
     """Show one sum; a section is no turn and writes nothing."""
     cached = f" ({total.cache_read:,} cached)" if total.cache_read else ""
     if by == "section":
-        return f"{show_usd(total.cost_usd)}, {total.tokens_in:,} tokens{cached}"
+        return f"{show_cost(total.cost_usd)}, {total.tokens_in:,} tokens{cached}"
     parts = [
-        show_usd(total.cost_usd),
+        show_cost(total.cost_usd),
         count(total.turns, "turn"),
         count(total.calls, "call"),
         f"{total.tokens_in:,} tokens in{cached}, {total.tokens_out:,} out",

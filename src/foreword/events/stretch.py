@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from foreword.events.moment import stamp
 from foreword.frozen import frozen
 
 QUARTER, DAY = timedelta(minutes=15), timedelta(days=1)
@@ -26,8 +27,8 @@ def split(since: datetime | None, until: datetime | None) -> Stretch:
         return Stretch(days=None, quarters=(), moments=())
     first, last = begin and up(begin, QUARTER), end and down(end, QUARTER)
     if first and last and first > last:  # within one quarter
-        return Stretch(days=None, quarters=(), moments=((stamp(begin), stamp(end)),))
-    moments = [(stamp(begin), stamp(first)), (stamp(last), stamp(end))]
+        return Stretch(days=None, quarters=(), moments=((show(begin), show(end)),))
+    moments = [(show(begin), show(first)), (show(last), show(end))]
     dawn, dusk = first and up(first, DAY), last and down(last, DAY)
     if dawn and dusk and dawn >= dusk:
         return Stretch(days=None, quarters=keep([(show(first, 16), show(last, 16))]), moments=keep(moments))
@@ -53,11 +54,6 @@ def up(moment: datetime, step: timedelta) -> datetime:
     return low if low == moment else low + step
 
 
-def stamp(moment: datetime | None) -> str:
-    """Write a moment as rows have it; nothing for an open end."""
-    return "" if moment is None else moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-
-
-def show(moment: datetime | None, length: int) -> str:
-    """Write the beginning of a quarter or a day as the sums have it."""
-    return stamp(moment)[:length]
+def show(moment: datetime | None, length: int | None = None) -> str:
+    """Write a moment as rows have it, or as much of it as names a quarter or a day; nothing for an open end."""
+    return "" if moment is None else stamp(moment)[:length]

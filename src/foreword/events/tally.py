@@ -12,22 +12,8 @@ from operator import itemgetter
 from typing import Any
 
 from foreword.events.event import EventType
+from foreword.events.kinds import By
 from foreword.events.row import COLUMNS, Row
-from foreword.words import Word
-
-
-class By(Word):
-    """What sums are kept by; a day is that of the reader's zone."""
-
-    ALL = "all"
-    DAY = "day"
-    SESSION = "session"
-    USER = "user"
-    AGENT = "agent"
-    CHANNEL = "channel"
-    MODEL = "model"
-    SECTION = "section"
-
 
 FIGURES = ("turns", "calls", "unpriced", "tokens_in", "tokens_out", "cache_read", "cache_write", "cost_usd")
 KEY = ("kind", "owner", "room", "start", "name", "trust")
@@ -35,6 +21,7 @@ TURN, CALL = EventType.TURN_STARTED.value, EventType.API_CALL.value
 COUNTED = (TURN, CALL)
 SECTION = By.SECTION.value
 QUARTERS = ("00", "15", "30", "45")
+MOST = 10**12  # tokens or dollars of one call that are counted: no sum grows beyond what the database adds
 
 Key = tuple[str, str, str, str, str, int]
 Sums = dict[Key, list[Any]]
@@ -109,11 +96,11 @@ def count_call(figures: list[Any], values: Sequence[Any]) -> None:
     if cost is None:
         figures[2] += 1
     else:
-        figures[7] += cost
-    figures[3] += tokens_in or 0
-    figures[4] += tokens_out or 0
-    figures[5] += read or 0
-    figures[6] += written or 0
+        figures[7] += bound(cost)
+    figures[3] += bound(tokens_in or 0)
+    figures[4] += bound(tokens_out or 0)
+    figures[5] += bound(read or 0)
+    figures[6] += bound(written or 0)
 
 
 def count_sections(shares: dict[str, list[Any]], parts: Iterable[Sequence[Any]]) -> None:
@@ -126,9 +113,14 @@ def count_sections(shares: dict[str, list[Any]], parts: Iterable[Sequence[Any]])
         if usd is None:
             figures[2] += 1
         else:
-            figures[7] += usd
-        figures[3] += tokens
-        figures[5] += cached
+            figures[7] += bound(usd)
+        figures[3] += bound(tokens)
+        figures[5] += bound(cached)
+
+
+def bound(figure: float) -> float:
+    """Bound what one call adds to a sum."""
+    return figure if -MOST <= figure <= MOST else MOST if figure > 0 else -MOST
 
 
 def spread(sums: Sums, place: Sequence[Any], figures: Sequence[Any]) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 from foreword.errors import UnknownName
 from foreword.events.event import Reader
+from foreword.events.kinds import By
+from foreword.events.moment import stamp
 from foreword.events.row import read_sections
 from foreword.events.stretch import Stretch, split
-from foreword.events.tally import CALL, FIGURES, TURN, By, add, count_sections, find_quarter
+from foreword.events.tally import CALL, FIGURES, TURN, add, count_sections, find_quarter
 from foreword.events.visible import visible
 from foreword.frozen import frozen
 from foreword.sources.clock import find_zone
@@ -28,7 +30,8 @@ _COUNTED = {
     TURN: f"coalesce(sum({_FIRST}), 0), 0, 0, 0, 0, 0, 0, 0.0",
     CALL: f"0, count(*), sum(cost_usd IS NULL), {_USED}",
 }
-_ORDERS = {"tokens": "sum(tokens_in) + sum(tokens_out)", "cost": "sum(cost_usd)"}
+_TOKENS = "sum(tokens_in) + sum(tokens_out) DESC"
+_ORDERS = {"tokens": _TOKENS, "cost": f"sum(cost_usd) DESC, {_TOKENS}"}
 
 
 @frozen(eq=True)
@@ -81,6 +84,16 @@ def sum_by(
     return sorted(map(make_total, sums.items()), key=desk.rank)[:limit]
 
 
+def count_names(
+    connection: sqlite3.Connection, reader: Reader, by: By | str, since: datetime | None, until: datetime | None
+) -> int:
+    """Count the names under which a reader may see sums from one moment up to another; days are no names."""
+    desk = Desk(connection, reader, By(by), "tokens", 0)
+    if not desk.owner and reader.clearance is not Trust.FULL:
+        return 0  # what belongs to nobody is told at full trust alone
+    return desk.count(split(since, until))
+
+
 def count_sessions(connection: sqlite3.Connection, reader: Reader, since: datetime) -> int:
     """Count the sessions that a reader may see with a turn or a call since the quarter of an hour of a moment."""
     desk = Desk(connection, reader, By.SESSION, "tokens", 0)
@@ -89,7 +102,7 @@ def count_sessions(connection: sqlite3.Connection, reader: Reader, since: dateti
     where, values = desk.scope()
     (count,) = connection.execute(
         f"SELECT count(DISTINCT name) FROM totals_quarter WHERE {where} AND name > '' AND start >= ?",  # noqa: S608 - ours
-        [*values, find_quarter(since.astimezone(UTC).isoformat())],
+        [*values, find_quarter(stamp(since))],
     ).fetchone()
     return int(count)
 
@@ -107,10 +120,10 @@ class Desk:
             return str(By.ALL)
         return str(self.by)
 
-    def rank(self, total: Total) -> tuple[float, str]:
-        """Put the largest first."""
-        size = total.tokens_in + total.tokens_out if self.most == "tokens" else total.cost_usd or 0.0
-        return (-size, total.name)
+    def rank(self, total: Total) -> tuple[float, int, str]:
+        """Put the largest first; of what cost the same, such as nothing that is priced, what has the most tokens."""
+        cost = total.cost_usd or 0.0 if self.most == "cost" else 0.0
+        return (-cost, -total.tokens_in - total.tokens_out, total.name)
 
     def sum(self, stretch: Stretch) -> dict[str, Figures]:
         """Sum up a stretch of time by name.
@@ -126,6 +139,18 @@ class Desk:
             add(sums, name, figures)
         return self._name(sums)
 
+    def count(self, stretch: Stretch) -> int:
+        """Count the names of a stretch of time."""
+        edges = self._sum_edges(stretch)
+        if stretch.days is None:
+            return len(edges)
+        where, given = self.scope()
+        (count,) = self.connection.execute(
+            f"SELECT count(DISTINCT name) FROM totals_day WHERE {where} AND start >= ? AND start < ?",  # noqa: S608 - our own names
+            [*given, *stretch.days],
+        ).fetchone()
+        return int(count) + len(edges.keys() - self._sum_days_of({*edges}, stretch.days).keys())
+
     def _name(self, sums: dict[str, Figures]) -> dict[str, Figures]:
         """For one's own eyes the sum by user is that of all, under one's name."""
         if self.by is By.USER and self.owner:
@@ -136,7 +161,7 @@ class Desk:
         where, given = self.scope()
         rows = self.connection.execute(
             f"SELECT name FROM totals_day WHERE {where} AND start >= ? AND start < ? "  # noqa: S608 - our own names
-            f"GROUP BY name ORDER BY {_ORDERS[self.most]} DESC LIMIT ?",
+            f"GROUP BY name ORDER BY {_ORDERS[self.most]}, name LIMIT ?",
             [*given, *days, self.limit],
         )
         return (name for (name,) in rows)
@@ -222,11 +247,14 @@ class Desk:
         return totals
 
     def _find_ends(self) -> tuple[datetime | None, datetime | None]:
-        """Find the quarters between which there is anything to sum up."""
+        """Find the quarters between which the reader has anything to sum up, of years that a day can be added to."""
+        seen = (
+            "FROM totals_quarter WHERE kind = 'all' AND owner = ?1 AND room = ?2 AND trust <= ?3 "
+            "AND start > '1970' AND start < '9000'"
+        )
         first, last = self.connection.execute(
-            "SELECT (SELECT min(start) FROM totals_quarter WHERE kind = 'all' AND owner = ?1 AND room = ?2), "
-            "(SELECT max(start) FROM totals_quarter WHERE kind = 'all' AND owner = ?1 AND room = ?2)",
-            [self.owner, self.reader.room],
+            f"SELECT (SELECT min(start) {seen}), (SELECT max(start) {seen})",
+            [self.owner, self.reader.room, int(self.reader.clearance)],
         ).fetchone()
         if first is None:
             return None, None

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-from foreword.events.event import NOWHERE, Context, Event, EventType, Level, Place, Recorder, Usage
+from foreword.events.event import NOBODY, NOWHERE, Context, Event, EventType, Level, Place, Recorder, Usage
 from foreword.events.span import LiveSpan, Opening, open_span
 from foreword.frozen import frozen
 
@@ -41,7 +41,7 @@ FAILING = {
 ERRORS = frozenset(FAILING.values())
 # What `tell`, `step` and `note` take as a field of the event; every other keyword is one of its facts.
 FIELDS = frozenset({"level", "model", "usage", "cost_usd", "prompt_hash", "error", "duration_ms"})
-LONGEST_ERROR = 2_000
+LONGEST_ERROR = 20_000  # characters; more than anybody keeps of it, so that secrets are found before it is cut
 
 
 # Ids need not be secret, only apart: so they cost no call of the system, and a forked process begins anew.
@@ -53,6 +53,14 @@ if hasattr(os, "register_at_fork"):
 def make_id(bits: int) -> str:
     """Make an id as OpenTelemetry has them: hexadecimal, and never zero."""
     return f"{_chance.getrandbits(bits) or 1:0{bits // 4}x}"
+
+
+_under_way: set[str] = set()
+
+
+def is_under_way(span: str) -> bool:
+    """Whether a step of this process has begun and not ended, so that its own line is still to come."""
+    return span in _under_way
 
 
 def tell_time() -> datetime:
@@ -79,7 +87,7 @@ class Teller:
     """Where this stands; what comes later can go on from here."""
     span: LiveSpan | None = None
 
-    def tell(self, kind: EventType, **said: Any) -> None:
+    def tell(self, kind: EventType, /, **said: Any) -> None:
         """Tell that something happened, with fields of the event and any further facts."""
         now = self.trace.timepiece.now()
         self.trace.record(kind, self.trace.find_place(self), said, now)
@@ -87,7 +95,11 @@ class Teller:
             with suppress(Exception):
                 self.span.add(kind, said, now)
 
-    def step(self, kind: EventType, **said: Any) -> "Step":
+    def confide(self, kind: EventType, /, **said: Any) -> None:
+        """Tell what is about everybody, such as their sums: it is nobody's own, and full trust alone reads it."""
+        self.trace.record(kind, self.trace.find_place(self), said, self.trace.timepiece.now(), NOBODY)
+
+    def step(self, kind: EventType, /, **said: Any) -> "Step":
         """Begin something that takes time and may hold more; use it with `with`."""
         return Step(self, kind, said)
 
@@ -146,15 +158,17 @@ class Trace(Teller):
         start = above.place if above.place.span else self._first
         return Place(trace=self.id, span=make_id(64)) if self.place.trace and not start.span else start
 
-    def record(self, kind: EventType, place: Place, said: dict[str, Any], now: datetime) -> None:
+    def record(
+        self, kind: EventType, place: Place, said: dict[str, Any], now: datetime, context: Context | None = None
+    ) -> None:
         """Hand an event to the recorder; nothing that a recorder does ends a turn."""
         fields: dict[str, Any] = {"level": Level.ERROR if kind in ERRORS else Level.INFO}
         facts: dict[str, Any] = {}
         for name, value in said.items():
             (fields if name in FIELDS else facts)[name] = value
-        event = Event(type=kind, time=now, context=self.context, place=place, facts=facts, **fields)
+        whose = self.context if context is None else context
         with suppress(Exception):
-            self._recorder.record(event)
+            self._recorder.record(Event(type=kind, time=now, context=whose, place=place, facts=facts, **fields))
 
 
 class Step(Teller):
@@ -167,7 +181,7 @@ class Step(Teller):
         self._said = said
         self._used: list[tuple[Usage, float | None]] = []
 
-    def note(self, **said: Any) -> None:
+    def note(self, /, **said: Any) -> None:
         """Add what is known by now; an `error` makes the step one that failed."""
         self._said |= said
 
@@ -183,6 +197,7 @@ class Step(Teller):
         self._time, self._began = timepiece.now(), timepiece.elapsed()
         opening = Opening(kind=self._kind, said=self._said, context=self.trace.context, time=self._time)
         self.place, self.span = self.trace.open(self._above, opening)
+        _under_way.add(self.place.span)
         if self._kind in OPENING:
             self.trace.record(self._kind, self.place, self._said, self._time)
             self._said = {}
@@ -196,9 +211,10 @@ class Step(Teller):
             self._said = {**describe_error(error), **self._said}
         if self._said.get("error"):
             self._said.setdefault("level", Level.ERROR)
-        if self._used:
-            self._said |= add_up(self._used)
+        with suppress(Exception):
+            self._said |= add_up(self._used) if self._used else {}
         self._tell_end(now, error)
+        _under_way.discard(self.place.span)
         if self.span:
             with suppress(Exception):
                 self.span.close(self._said, now)
@@ -220,14 +236,17 @@ class Step(Teller):
 
 def describe_error(error: BaseException) -> dict[str, Any]:
     """Describe an exception; clients of providers carry the status of the answer."""
-    said: dict[str, Any] = {"error": f"{type(error).__name__}: {error}"[:LONGEST_ERROR]}
-    status = getattr(error, "status_code", None)
+    said: dict[str, Any] = {"error": type(error).__name__}
+    status = None
+    with suppress(Exception):  # an exception may have no words, or raise when it is asked for them
+        said["error"] = f"{type(error).__name__}: {error}"[:LONGEST_ERROR]
+        status = getattr(error, "status_code", None)
     return said | {"status": status} if isinstance(status, int) else said
 
 
 def add_up(used: list[tuple[Usage, float | None]]) -> dict[str, Any]:
     """Add up what the calls of a turn used; those without a price are counted and not taken for free."""
-    priced = [usd for _, usd in used if usd is not None]
+    priced = [float(usd) for _, usd in used if usd is not None]
     said: dict[str, Any] = {
         "calls": len(used),
         "total_tokens": sum(usage.tokens_in + usage.tokens_out for usage, _ in used),

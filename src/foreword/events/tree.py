@@ -6,10 +6,12 @@ from contextlib import suppress
 from threading import Lock
 from typing import TextIO
 
+from foreword.events import fork
 from foreword.events.event import Event
 from foreword.events.line import show_line
 from foreword.events.record import Record, read_record
 from foreword.events.row import make_row
+from foreword.events.trace import is_under_way
 
 KNOWN = 4_096  # places whose depth is remembered
 HELD = 1_024  # lines that wait for the line above them
@@ -21,6 +23,11 @@ class Tree:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
         self._depths: OrderedDict[str, int] = OrderedDict()
+        self.reset()
+        fork.follow(self)
+
+    def reset(self) -> None:
+        """Begin without lines that wait, as a forked process must: the parent writes them."""
         self._held: dict[str, list[Record]] = {}
         self._lock = Lock()
 
@@ -28,12 +35,16 @@ class Tree:
         """Write an event, and what waited for it; secrets are redacted as they are in the log."""
         record = read_record((0, *make_row(event).values))
         with self._lock:
-            if record.parent and record.parent not in self._depths:
+            if record.parent and record.parent not in self._depths and self._is_to_come(record.parent):
                 self._held.setdefault(record.parent, []).append(record)
                 if sum(map(len, self._held.values())) > HELD:
                     self._release()
             else:
                 self._write(record)
+
+    def _is_to_come(self, span: str) -> bool:
+        """Whether the line of a step is still to be written; one that was told elsewhere never is."""
+        return is_under_way(span) or any(one.span == span for records in self._held.values() for one in records)
 
     def close(self) -> None:
         """Write what still waits for a line that never came."""

@@ -6,6 +6,11 @@ from foreword.events.event import Reader
 from foreword.words import Trust
 
 
+def sees_all(reader: Reader) -> bool:
+    """Whether a reader is told every row, so that how many there are is no secret."""
+    return reader.clearance is Trust.FULL and not reader.room
+
+
 def visible(reader: Reader) -> tuple[str, list[Any]]:
     """Return the condition under which a row is told to a reader, for a WHERE, and its parameters.
 

@@ -1,9 +1,9 @@
-"""Opens the file of the event log: makes it, checks it, upgrades it, and puts a damaged one aside."""
+"""Opens the files of the event log and of the budgets: makes, checks and upgrades them, and puts damaged ones aside."""
 
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 
 from foreword.errors import InputError
@@ -11,9 +11,16 @@ from foreword.frozen import frozen
 from foreword.shipped import read_shipped
 
 FILE = "events.sqlite"
+BUDGETS = "budgets.sqlite"  # apart, so that what was spent outlives a log that is damaged
 PATIENCE = 5.0  # seconds to wait for another process that writes
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 COMPANIONS = ("-wal", "-shm")  # what SQLite keeps beside a file; it belongs to that file alone
+OURS, OURS_ALONE = 0o700, 0o600  # a folder and a file that nobody else on the machine reads
+REPLACED = "log_replaced"  # the type of the row that tells of a file that was put aside
+TOLD = (
+    "INSERT INTO events (timestamp, level, category, event_type, error, metadata, trust)"
+    " VALUES (?, 'error', 'log', ?, ?, '{}', 3)"
+)
 
 
 class StoreError(InputError):
@@ -35,8 +42,16 @@ class Opened:
 
 def open_events(folder: str, patience: float = PATIENCE) -> Opened:
     """Open the log of a folder for writing; it is made if need be, and one that is damaged makes room for a new one."""
-    path = os.path.join(folder, FILE)
-    os.makedirs(folder, exist_ok=True)
+    return _open_or_replace(os.path.join(folder, FILE), patience)
+
+
+def open_budgets(folder: str, patience: float = PATIENCE) -> Opened:
+    """Open the budgets of a folder, which have the tables of the log and use those of budgets alone."""
+    return _open_or_replace(os.path.join(folder, BUDGETS), patience)
+
+
+def _open_or_replace(path: str, patience: float) -> Opened:
+    os.makedirs(os.path.dirname(path) or ".", OURS, exist_ok=True)
     seen = identify(path)
     try:
         return Opened(connection=_open(path, patience), path=path)
@@ -65,6 +80,13 @@ def is_damage(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF in DAMAGE
 
 
+def is_passing(error: Exception) -> bool:
+    """Whether an error is about the file, busy, full or broken, and not about what was to be written."""
+    if isinstance(error, sqlite3.Error):
+        return isinstance(error, sqlite3.OperationalError) or is_damage(error)
+    return isinstance(error, OSError | StoreError)
+
+
 def identify(path: str) -> Identity:
     """Tell which file a path leads to; another process may have put the one we know aside."""
     try:
@@ -77,6 +99,7 @@ def identify(path: str) -> Identity:
 def put_aside(path: str, seen: Identity | None = None, reason: str = "") -> str:
     """Rename the damaged file that was seen, so that a new one can begin; say so, unless another process did it.
 
+    Whoever does it, a row of the log tells of it.
     Who cannot say which file they saw has it read through first, so that nobody's new file is put aside.
     """
     with _guard(path):
@@ -88,10 +111,24 @@ def put_aside(path: str, seen: Identity | None = None, reason: str = "") -> str:
         for ending in COMPANIONS:
             if os.path.exists(path + ending):
                 os.replace(path + ending, place + ending)
-    return f"the event log was damaged ({reason}); it is now {os.path.basename(place)}, and a new one was begun"
+    note = f"{_name(path)} damaged ({reason}); it is now {os.path.basename(place)}, and a new one was begun"
+    _tell(os.path.dirname(path), note)
+    return note
+
+
+def _name(path: str) -> str:
+    budgets = os.path.basename(path) == BUDGETS
+    return "the file of the budgets, with what was spent until now, was" if budgets else "the event log was"
+
+
+def _tell(folder: str, note: str) -> None:
+    """Tell in the log that a file was put aside; where that cannot be written, whoever asked has the note."""
+    with suppress(sqlite3.Error, OSError, StoreError), closing(_open(os.path.join(folder, FILE), PATIENCE)) as log:
+        log.execute(TOLD, (f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}Z", REPLACED, note))
 
 
 def _open(path: str, patience: float) -> sqlite3.Connection:
+    _make(path)
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -102,6 +139,12 @@ def _open(path: str, patience: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _make(path: str) -> None:
+    """Make an empty file that is ours alone; what SQLite keeps beside it is then, too. One that exists stays."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OURS_ALONE))
 
 
 def _look(connection: sqlite3.Connection) -> None:
@@ -133,8 +176,13 @@ def _bring_up(connection: sqlite3.Connection, path: str) -> None:
             f"{path} was written by a newer Foreword: its schema is {found}, ours {wanted}; upgrade this one"
         )
     elif found < wanted:
-        from foreword.store.migrate import upgrade
-
+        try:
+            from foreword.store.migrate import upgrade
+        except ModuleNotFoundError as error:
+            raise StoreError(
+                f"{path} was written by an older Foreword, and {error.name} is needed to upgrade it: "
+                "pip install 'foreword[store]'"
+            ) from None
         with _guard(path):
             upgrade(connection)
 
@@ -179,6 +227,7 @@ def _guard(path: str) -> Iterator[None]:
 
     The lock is that of an empty database beside it: it works on every system, and a process that dies lets go of it.
     """
+    _make(f"{path}.guard")
     with closing(sqlite3.connect(f"{path}.guard", timeout=PATIENCE, isolation_level=None)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         yield

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from foreword.assembly import Assembly
@@ -11,7 +11,6 @@ from foreword.events.asking import ask
 from foreword.events.branch import lay_out
 from foreword.events.filter import ASKED, read_filter, read_text
 from foreword.events.line import show_branch, show_line, show_time, sum_up
-from foreword.events.moment import stamp
 from foreword.events.question import find_events, find_trace
 from foreword.events.reader import find_reader
 from foreword.events.spending import find_spending, show_spending
@@ -70,11 +69,9 @@ class Inquiry:
             return "No recorded event fits."
         lines = (f"{show_time(record.time, self._zone)} {show_line(record)}" for record in found.records)
         text, shown = self._fill(lines)
-        left = found.records[shown].time if shown < len(found.records) else found.left
         notes = [f"({found.notice})"] if found.notice else []
-        if left:
-            # The end of a period does not belong to it, and the next event does.
-            onward = {**arguments, "until": stamp(left + timedelta(microseconds=1))}
+        if rest := found.find_rest(shown, wanted):
+            onward = {**arguments, "until": rest}
             call = ", ".join(f"{name}={show_argument(onward[name])}" for name in ASKED if onward.get(name) is not None)
             notes.append(f"older: foreword_logs({call})")
         head = f"{shown} events, the newest first; times in {self._zone.key}:" if shown > 1 else f"{self._zone.key}:"

@@ -6,11 +6,11 @@ What runs them is in `foreword.tools.inquiry`, which is imported when one of the
 from collections.abc import Mapping
 from typing import Any
 
+from foreword.events.kinds import KINDS
 from foreword.turn import Tool, Toolset
 from foreword.words import Trust
 
 FEW = 20  # events of one answer, unless the model says how many
-KINDS = ("day", "session", "user", "agent", "channel", "section", "model")
 TEXT: Mapping[str, Any] = {"type": "string"}
 SINCE = {**TEXT, "description": "From when on: 1h, 12h, 7d, today, yesterday, 2026-11-15 or 2026-11-15T08:30."}
 UNTIL = {**TEXT, "description": "Up to when, written as since; a day is meant whole."}
