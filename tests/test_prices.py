@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from foreword.config.schema import ModelOverride
-from foreword.prices import Prices, Request, choose_tier, estimate, find_prices, measure_prefix, show_usd
+from foreword.money import show_usd
+from foreword.prices import Prices, Request, choose_tier, estimate, find_prices, measure_prefix
 from foreword.testing import make_workspace
 from foreword.turn import Turn
 

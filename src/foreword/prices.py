@@ -107,8 +107,3 @@ def measure_prefix(assembly: Assembly) -> int:
     blocks, tools = assembly.prompt.blocks, assembly.fit.tool_tokens
     count = count_cached(blocks, assembly.terms.meter.facts, tools)
     return tools + sum(block.tokens for block in blocks[:count]) if count else 0
-
-
-def show_usd(amount: float) -> str:
-    """Show a small amount of money; one that would round to nothing is named as such."""
-    return f"${amount:,.4f}" if amount == 0 or amount >= 0.00005 else "under $0.0001"

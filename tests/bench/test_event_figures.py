@@ -12,7 +12,7 @@ def test_rows_and_sums(tmp_path):
     connection = fill(str(tmp_path), 12 * 10 * DAYS)
     assert connection.execute("SELECT count(*) FROM events").fetchone() == (12 * 10 * DAYS,)
     indexes = connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE 'idx_events_%'").fetchone()
-    assert indexes == (8,)
+    assert indexes == (9,)
     calls, tokens = connection.execute(
         "SELECT count(*), sum(tokens_in) FROM events WHERE event_type = 'api_call'"
     ).fetchone()

@@ -71,7 +71,7 @@ def print_changes(changes: "list[Change]") -> None:
 
 def show_move(move: "Move") -> str:
     """Say where the cached prefix moved first, and what that costs."""
-    from foreword.prices import show_usd
+    from foreword.money import show_usd
 
     if move.cause == "section":
         first = (

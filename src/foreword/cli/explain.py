@@ -48,7 +48,7 @@ def find_estimate(workspace: "Workspace", assembly: "Assembly") -> "Estimate | N
 
 def show_estimate(price: "Estimate | None") -> str:
     """Show the price of a turn in a few words."""
-    from foreword.prices import show_usd
+    from foreword.money import show_usd
 
     if price is None:
         return "price not known"

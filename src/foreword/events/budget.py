@@ -13,7 +13,7 @@ from foreword.events.cost import Cost
 from foreword.events.event import Context
 from foreword.events.row import read_amount
 from foreword.frozen import frozen
-from foreword.prices import show_usd
+from foreword.money import show_usd
 from foreword.sources.clock import find_zone
 from foreword.store.open import BUDGETS, Opened, StoreError, identify, open_budgets
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from foreword.events.branch import Branch
 from foreword.events.event import EventType
 from foreword.events.record import Record, total_cost
-from foreword.prices import show_usd
+from foreword.money import show_usd
 
 LONGEST = 160  # characters of one fact on a line
 PLAIN = frozenset("._:/+-@#,%()[]{}")
