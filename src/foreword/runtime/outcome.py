@@ -1,0 +1,63 @@
+"""What came of a turn, and the errors by which it ends early.
+
+ForewordError
+├── ProviderError       a call of a model failed; `passing` says whether trying again may help
+├── OverBudget          a budget does not allow a call
+├── GaveUp              the model answers nothing, or never comes to an end
+└── NotOurs             a request would not have been ours (in runtime.own)
+"""
+
+from pydantic_ai.messages import ModelMessage
+
+from foreword.errors import ForewordError
+from foreword.events.budget import Grant
+from foreword.frozen import frozen
+from foreword.words import Word
+
+
+class End(Word):
+    """How a turn ended."""
+
+    ANSWERED = "answered"
+    QUEUED = "queued"
+    """The provider could not take it now; the same turn is to be tried again later."""
+    REFUSED = "refused"
+    """A budget does not allow it."""
+    FAILED = "failed"
+
+
+@frozen
+class Outcome:
+    """What came of a turn."""
+
+    end: End
+    text: str
+    """The reply, or what the person is told instead."""
+    messages: tuple[ModelMessage, ...]
+    """The turn's own messages. Of a queued turn they are what is handed in again; all others can be followed."""
+    wait: float | None = None
+    """The seconds after which a provider that refused asked to be tried again."""
+
+
+class ProviderError(ForewordError):
+    """A call of a model failed."""
+
+    def __init__(
+        self, message: str, status_code: int | None = None, wait: float | None = None, *, passing: bool
+    ) -> None:
+        super().__init__(f"{status_code} {message}" if status_code else message)
+        self.status_code = status_code
+        self.wait = wait
+        self.passing = passing
+
+
+class OverBudget(ForewordError):
+    """A budget refuses the call; the person is told what concerns them."""
+
+    def __init__(self, grant: Grant) -> None:
+        super().__init__(grant.reason)
+        self.told = grant.told
+
+
+class GaveUp(ForewordError):
+    """The turn leads nowhere; the message says why, in words for the person."""
