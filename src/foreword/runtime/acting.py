@@ -1,4 +1,4 @@
-"""Runs the tools that a model calls: each within its time, and whatever goes wrong is answered to the model in words."""
+"""Runs the tools that a model calls: each within its time, and what goes wrong is answered to the model in words."""
 
 import asyncio
 from collections.abc import Mapping

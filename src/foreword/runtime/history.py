@@ -1,4 +1,4 @@
-"""The history of a session as pydantic-ai's messages: what was said, what is still to be done, and how a turn is closed.
+"""The history of a session as messages of pydantic-ai: what was said, what is open, and how a turn is closed.
 
 A turn is its own messages: the newest message of the person first, then answers of the model and results of tools in
 turn. They are recorded after every step, so whoever has them can go on after the last one.
@@ -52,21 +52,25 @@ def list_calls(response: ModelResponse) -> list[ToolCallPart]:
     return [part for part in response.parts if isinstance(part, ToolCallPart)]
 
 
+def find_answer(messages: Sequence[ModelMessage]) -> ModelResponse | None:
+    """Find the newest answer of the model."""
+    return next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
+
+
 def list_open(messages: Sequence[ModelMessage]) -> list[ToolCallPart]:
     """List the calls of the newest answer that have no result yet."""
-    at = find_newest(messages)
-    if at is None:
-        return []
-    results = (part for message in messages[at + 1 :] for part in message.parts)
+    answer = find_answer(messages)
+    last = messages[-1] if messages else None
+    results = last.parts if isinstance(last, ModelRequest) else ()
     answered = {part.tool_call_id for part in results if isinstance(part, ToolReturnPart)}
-    response = messages[at]
-    calls = list_calls(response) if isinstance(response, ModelResponse) else []
-    return [call for call in calls if call.tool_call_id not in answered]
+    return [call for call in list_calls(answer) if call.tool_call_id not in answered] if answer else []
 
 
-def find_newest(messages: Sequence[ModelMessage]) -> int | None:
-    """Find the newest answer of the model."""
-    return next((at for at in reversed(range(len(messages))) if isinstance(messages[at], ModelResponse)), None)
+def count_told(messages: Sequence[ModelMessage]) -> int:
+    """Count the results of fenced calls that the newest answer has so far."""
+    last = messages[-1] if find_answer(messages) else None
+    parts = last.parts if isinstance(last, ModelRequest) else ()
+    return sum(len(list_texts(part)) for part in parts if isinstance(part, UserPromptPart))
 
 
 def add_result(messages: Messages, call: ToolCallPart, text: str) -> Messages:
@@ -86,16 +90,14 @@ def add_part(messages: Messages, part: ToolReturnPart) -> Messages:
 def add_told(messages: Messages, text: str) -> Messages:
     """Add the result of a fenced call: all of one answer go back in one message, a part each."""
     last = messages[-1]
-    told = (
-        list_texts(last.parts[0])
-        if isinstance(last, ModelRequest) and isinstance(last.parts[0], UserPromptPart)
-        else ()
-    )
-    return (*(messages[:-1] if told else messages), say(*told, text))
+    if isinstance(last, ModelResponse):
+        return (*messages, say(text))
+    told = [each for part in last.parts if isinstance(part, UserPromptPart) for each in list_texts(part)]
+    return (*messages[:-1], say(*told, text))
 
 
 def close(messages: Sequence[ModelMessage], words: str) -> Messages:
-    """Close a turn that ended early, so that the next one can follow: every call has a result, the agent the last word."""
+    """Close a turn that ended early, so that another can follow: calls get results, and the agent has the last word."""
     closed = tuple(messages)
     if not closed:
         return closed

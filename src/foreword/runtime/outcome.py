@@ -34,7 +34,7 @@ class Outcome:
     text: str
     """The reply, or what the person is told instead."""
     messages: tuple[ModelMessage, ...]
-    """The turn's own messages. Of a queued turn they are what is handed in again; all others can be followed."""
+    """The turn's own messages, which the next turn can follow; of a queued one what is to be handed in again."""
     wait: float | None = None
     """The seconds after which a provider that refused asked to be tried again."""
 
@@ -49,6 +49,16 @@ class ProviderError(ForewordError):
         self.status_code = status_code
         self.wait = wait
         self.passing = passing
+        self.tries = 1
+        """How many times it was tried, this one among them."""
+
+    @property
+    def told(self) -> str:
+        """What the person is told: the provider's own words are for the log."""
+        status = f" (status {self.status_code})" if self.status_code else ""
+        if self.passing:
+            return f"The model cannot be reached right now{status}. Your message is kept and will be answered."
+        return f"The model could not answer this{status}. The log has the details."
 
 
 class OverBudget(ForewordError):
