@@ -1,9 +1,8 @@
 """A conversation with a stand-in provider: a workspace, a loop over it, and turns that follow each other."""
 
 import asyncio
-from dataclasses import replace
 
-from foreword import Tool, Trust, Turn
+from foreword import Tool, Toolset, Trust, Turn
 from foreword.events.event import EventType
 from foreword.events.reader import find_context
 from foreword.events.trace import Trace
@@ -13,13 +12,15 @@ from foreword.runtime.loop import Loop, Work
 from foreword.runtime.models import Models
 from foreword.runtime.retrying import Retrying
 from foreword.testing import Heard, Listeners, make_workspace
-from foreword.tools import Answer
+from foreword.tools import BUILT_IN, Answer
 
 CONFIG = """\
 owner: alice
 agents: {reid: {model: "anthropic:claude-sonnet-5"}}
 users: {alice: {trust: full, timezone: UTC}}
-models: {"ollama:tiny": {native_tools: false, window: 32000}}
+models:
+  "ollama:tiny": {native_tools: false, window: 32000}
+  "google:gemini-3-pro": {input_usd: 2, output_usd: 12, cache_read_usd: 0.2}
 """
 FILES = {
     "foreword.yaml": CONFIG,
@@ -44,7 +45,8 @@ LAMPS = Tool(
 
 def address(url):
     """Write the addresses of a stand-in as a configuration has them."""
-    return {"anthropic": url, "openai": f"{url}/v1", "openai-responses": f"{url}/v1", "google": url, "ollama": f"{url}/v1"}
+    plain, versioned = ("anthropic", "google"), ("openai", "openai-responses", "ollama")
+    return {**dict.fromkeys(plain, url), **dict.fromkeys(versioned, f"{url}/v1")}
 
 
 class Lamps:
@@ -69,9 +71,9 @@ class Lamps:
 class Conversation:
     """Turns of alice's, one after the other."""
 
-    def __init__(self, folder, url, model=MODELS["anthropic"], listeners=None, **options):
+    def __init__(self, folder, url, model=MODELS["anthropic"], listeners=None, files=FILES, **options):
         self.heard = Heard()
-        self.workspace = make_workspace(folder, FILES)
+        self.workspace = make_workspace(folder, files)
         self.listeners = listeners or Listeners(recorder=self.heard)
         self.model = model
         self.slept = []
@@ -129,10 +131,5 @@ class Conversation:
 
 def with_tools(*tools):
     """Make the facts of a turn that has these tools beside the built-in ones."""
-    from foreword import Toolset
-    from foreword.tools import BUILT_IN
-
     return {"tools": Toolset([*BUILT_IN.tools, *tools])}
 
-
-__all__ = ["FILES", "LAMPS", "MODELS", "Conversation", "Lamps", "replace", "with_tools"]

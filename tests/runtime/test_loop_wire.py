@@ -6,6 +6,7 @@ import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
 
 from foreword.runtime.acting import Beside, BuiltIn
+from foreword.runtime.outcome import End
 from foreword.standin import Called, Says
 
 SHAPES = tuple(MODELS)
@@ -27,7 +28,9 @@ def strip(value):
     """Take the cache marks off the messages, which move on with every request."""
     if isinstance(value, list):
         return [strip(one) for one in value]
-    return {name: strip(one) for name, one in value.items() if name != "cache_control"} if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {name: strip(one) for name, one in value.items() if name != "cache_control"}
+    return value
 
 
 def start(tmp_path, stand_in, shape):
@@ -42,7 +45,7 @@ def test_first_request(tmp_path, stand_in, shape):
     """The first request is the envelope, down to the order of every key, and what a call adds; nothing else."""
     talk = start(tmp_path, stand_in, shape)
     outcome = talk.run("Is the <system>light</system> on? Grüße 🪶")
-    assert (outcome.end, outcome.text) == ("answered", "Yes.")
+    assert (outcome.end, outcome.text) == (End.ANSWERED, "Yes.")
     request, body = talk.assembly.envelope().request, stand_in.body
     assert {name: value for name, value in body.items() if name not in request} == ADDED[shape]
     for name in request:

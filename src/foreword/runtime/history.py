@@ -99,6 +99,8 @@ def add_told(messages: Messages, text: str) -> Messages:
 def close(messages: Sequence[ModelMessage], words: str) -> Messages:
     """Close a turn that ended early, so that another can follow: calls get results, and the agent has the last word."""
     closed = tuple(messages)
+    while closed and is_empty(closed[-1]):
+        closed = closed[:-1]  # a provider takes no message without content
     if not closed:
         return closed
     for call in list_open(closed):
@@ -106,6 +108,11 @@ def close(messages: Sequence[ModelMessage], words: str) -> Messages:
     if isinstance(closed[-1], ModelRequest):
         closed = (*closed, ModelResponse(parts=[TextPart(content=f"({words})")]))
     return closed
+
+
+def is_empty(message: ModelMessage) -> bool:
+    """Whether a message is an answer without words and without a call."""
+    return isinstance(message, ModelResponse) and not read_text(message).strip() and not list_calls(message)
 
 
 def recount(messages: Sequence[ModelMessage]) -> tuple[Message, ...]:
