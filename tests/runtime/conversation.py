@@ -132,4 +132,3 @@ class Conversation:
 def with_tools(*tools):
     """Make the facts of a turn that has these tools beside the built-in ones."""
     return {"tools": Toolset([*BUILT_IN.tools, *tools])}
-

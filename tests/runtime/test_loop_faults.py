@@ -1,6 +1,7 @@
 """Claims about faults: whatever a provider does, the outcome is clear, it is told, and the next turn works."""
 
 import asyncio
+import json
 
 import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
@@ -95,6 +96,35 @@ def test_half_an_answer(tmp_path, stand_in):
     assert "".join(delta.text for delta in talk.deltas[at + 1 :]) == "It was noon."
 
 
+def test_an_error_inside_a_stream(tmp_path, stand_in):
+    """A provider that gives up inside its stream is tried again, as if it had said so before."""
+    talk = Conversation(tmp_path, stand_in.url)
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    stand_in.follow(Garbles(text=f"event: error\ndata: {json.dumps(error)}\n\n"), Says(text="Now."))
+    assert talk.run("Hello").text == "Now."
+    assert talk.pick(EventType.API_ERROR)[0].facts["status"] == 529
+
+
+def test_too_long(tmp_path, stand_in):
+    """A conversation that does not fit the window is told apart, since making it shorter would help."""
+    talk = Conversation(tmp_path, stand_in.url)
+    stand_in.follow(Refuses(status=400, message="prompt is too long: 210000 tokens > 200000 maximum"))
+    outcome = talk.run("Hello")
+    assert (outcome.end, outcome.too_long) == (End.FAILED, True)
+    assert "too long" in outcome.text
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_reply_that_was_cut(tmp_path, stand_in, shape):
+    """A reply that ends because it became too long says so, to the caller and in the log."""
+    talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
+    stand_in.follow(Says(text="And then", cut=True))
+    outcome = talk.run("Tell me everything.")
+    assert (outcome.end, outcome.text, outcome.cut) == (End.ANSWERED, "And then", True)
+    (call,) = talk.pick(EventType.API_CALL)
+    assert call.facts["cut"] is True
+
+
 TROUBLE = {
     "unknown tool": (Called(name="lamp", arguments={}), None, "There is no tool 'lamp' here; did you mean 'lamps'?"),
     "missing": (Called(name="lamps", arguments={}), None, "lamps was not called: 'room' is missing."),
@@ -147,7 +177,7 @@ def test_stopping(tmp_path, stand_in):
 
     async def stop(until):
         turn = asyncio.create_task(talk.say("Light.", **with_tools(LAMPS)))
-        while not until():
+        while not until():  # noqa: ASYNC110 - what is waited for happens in another thread
             await asyncio.sleep(0.01)
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -160,7 +190,9 @@ def test_stopping(tmp_path, stand_in):
     seen = len(stand_in.requests)
     asyncio.run(stop(lambda: len(stand_in.requests) > seen))
     error = talk.pick(EventType.API_ERROR)[-1]
-    assert (error.error, error.level) == ("stopped before the answer was complete", Level.WARN)
+    assert (error.error, error.level) == ("stopped before the end", Level.WARN)
+    done = talk.pick(EventType.TURN_COMPLETED)[-1]
+    assert (done.error, done.level, done.facts["outcome"]) == ("stopped before the end", Level.WARN, "stopped")
     assert talk.run("And now?").text == "Yes."
     assert [one.refused for one in stand_in.requests if one.refused] == []
 

@@ -108,9 +108,7 @@ def test_going_on(tmp_path, stand_in, model, step):
     if model == "ollama:tiny":
         script = [Says(text="".join(fence("lamps", room=room) for room in each)) for each in rooms]
     else:
-        script = [
-            Says(calls=tuple(Called(name="lamps", arguments={"room": room}) for room in each)) for each in rooms
-        ]
+        script = [Says(calls=tuple(Called(name="lamps", arguments={"room": room}) for room in each)) for each in rooms]
     stand_in.follow(*script, Says(text="All on."))
     taken = kill_at(talk, step, "Lights, please.", **with_tools(LAMPS))
     outcome = talk.run("Lights, please.", taken, **with_tools(LAMPS))

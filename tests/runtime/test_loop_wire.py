@@ -1,6 +1,7 @@
 """Claims about the wire: what arrives at a provider is the envelope, over rounds of tools and over turns."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
@@ -68,7 +69,7 @@ def test_three_rounds_of_tools(tmp_path, stand_in, shape):
             if name != where:
                 assert json.dumps(body[name]) == json.dumps(request[name]), name
         assert strip(body[where])[: len(request[where])] == request[where]
-    for one, other in zip(bodies, bodies[1:], strict=False):
+    for one, other in pairwise(bodies):
         assert strip(other[where])[: len(one[where])] == strip(one[where])
         assert len(other[where]) > len(one[where])
     assert "shed is on" in json.dumps(bodies[-1][where])
@@ -85,7 +86,7 @@ def test_three_turns(tmp_path, stand_in, shape, clock):
         clock.move(60)
     bodies = [one.body for one in stand_in.requests]
     where = TALK[shape]
-    for one, other in zip(bodies, bodies[1:], strict=False):
+    for one, other in pairwise(bodies):
         assert strip(other[where])[: len(one[where])] == strip(one[where])
     newest = talk.assembly.envelope().request
     for name in newest:

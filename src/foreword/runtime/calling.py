@@ -36,7 +36,7 @@ from foreword.runtime.trouble import explain
 from foreword.runtime.wire import sending
 from foreword.wire import Envelope
 
-STOPPED = "stopped before the answer was complete"
+STOPPED = "stopped before the end"
 
 
 @frozen
@@ -142,6 +142,11 @@ class Caller:
         """Tell what a call used and cost, section by section."""
         line = self._line
         used = response.usage
+        if response.finish_reason == "length":
+            call.note(cut=True)
+        if not used.has_values():
+            call.note(unpriced="the provider did not say what the call used")
+            return None
         usage = Usage(
             tokens_in=used.input_tokens,
             tokens_out=used.output_tokens,

@@ -7,6 +7,8 @@ and the turn's own messages are handed to `ears.step` after every step: handed i
 after the last one, and no finished call of a tool is made twice.
 """
 
+import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -14,14 +16,14 @@ from pydantic_ai.messages import ModelRequest, ModelResponse
 
 from foreword.assembly import Assembly
 from foreword.errors import InputError
-from foreword.events.event import EventType
+from foreword.events.event import EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.trace import Step, Teller
 from foreword.frozen import frozen
 from foreword.prices import measure_prefix
 from foreword.runtime.acting import BuiltIn, TimeLimits, Tools, act
 from foreword.runtime.arguments import read
-from foreword.runtime.calling import Caller, Line
+from foreword.runtime.calling import STOPPED, Caller, Line
 from foreword.runtime.calls import Asked, Malformed, read_calls
 from foreword.runtime.ears import DEAF, Calling, Ears, Returned
 from foreword.runtime.history import (
@@ -136,7 +138,7 @@ class Loop:
         except ProviderError as error:
             if error.passing:
                 return Outcome(end=End.QUEUED, text=error.told, messages=run.taken, wait=error.wait)
-            return await run.give_up(End.FAILED, error.told)
+            return replace(await run.give_up(End.FAILED, error.told), too_long=error.too_long)
         except OverBudget as error:
             return await run.give_up(End.REFUSED, error.told)
         except GaveUp as error:
@@ -153,6 +155,9 @@ class Loop:
             raise
         except OverBudget:
             turn.note(outcome=str(End.REFUSED))
+            raise
+        except asyncio.CancelledError:
+            turn.note(outcome="stopped", error=STOPPED, level=Level.WARN)
             raise
         except GaveUp:
             turn.note(outcome=str(End.FAILED))
@@ -191,7 +196,8 @@ class Run:
         text = read_text(newest)
         if not text.strip():
             raise GaveUp("The model answered nothing.")
-        return Outcome(end=End.ANSWERED, text=text, messages=self.messages)
+        cut = newest.finish_reason == "length"
+        return Outcome(end=End.ANSWERED, text=text, messages=self.messages, cut=cut)
 
     @property
     def taken(self) -> Messages:

@@ -35,6 +35,10 @@ class Outcome:
     """The reply, or what the person is told instead."""
     messages: tuple[ModelMessage, ...]
     """The turn's own messages, which the next turn can follow; of a queued one what is to be handed in again."""
+    cut: bool = False
+    """Whether the reply ends because it became too long."""
+    too_long: bool = False
+    """Whether the provider refused because the conversation does not fit its window."""
     wait: float | None = None
     """The seconds after which a provider that refused asked to be tried again."""
 
@@ -49,6 +53,8 @@ class ProviderError(ForewordError):
         self.status_code = status_code
         self.wait = wait
         self.passing = passing
+        self.too_long = False
+        """Whether the conversation does not fit the model's window."""
         self.tries = 1
         """How many times it was tried, this one among them."""
 
@@ -56,6 +62,8 @@ class ProviderError(ForewordError):
     def told(self) -> str:
         """What the person is told: the provider's own words are for the log."""
         status = f" (status {self.status_code})" if self.status_code else ""
+        if self.too_long:
+            return "The conversation has become too long for the model."
         if self.passing:
             return f"The model cannot be reached right now{status}. Your message is kept and will be answered."
         return f"The model could not answer this{status}. The log has the details."

@@ -2,7 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from pydantic_ai.exceptions import ModelAPIError, ModelConnectionError, ModelHTTPError, ModelRequestTimeout
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelConnectionError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelRequestTimeout,
+)
 
 from foreword.errors import ForewordError
 from foreword.runtime.outcome import ProviderError
@@ -19,7 +25,9 @@ def explain(error: Exception) -> ForewordError:
     if isinstance(error, ModelHTTPError):
         status = error.status_code
         passing = status in PASSING or status >= 500
-        return ProviderError(find_words(error), status, error.retry_after, passing=passing)
+        explained = ProviderError(find_words(error), status, error.retry_after, passing=passing)
+        explained.too_long = isinstance(error, ModelContextWindowExceededError)
+        return explained
     if isinstance(error, TimeoutError | ModelRequestTimeout) or any(
         "Timeout" in type(c).__name__ for c in unwrap(error)
     ):
