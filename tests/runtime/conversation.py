@@ -56,7 +56,7 @@ class Lamps:
         self.asked = []
         self.errors = list(errors)
 
-    async def call(self, assembly, name, arguments):
+    async def call(self, _assembly, _name, arguments):
         """Turn a lamp on."""
         self.asked.append(arguments)
         if self.errors and (error := self.errors.pop(0)):

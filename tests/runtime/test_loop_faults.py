@@ -8,7 +8,7 @@ from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
 
 from foreword.events.event import EventType, Level
 from foreword.runtime.acting import Beside, BuiltIn, TimeLimits
-from foreword.runtime.ears import Anew, Words
+from foreword.runtime.ears import Anew, ListenerFailed, Words
 from foreword.runtime.history import close
 from foreword.runtime.loop import Bounds
 from foreword.runtime.outcome import End
@@ -205,3 +205,18 @@ def test_words_come_as_they_are_said(tmp_path, stand_in):
     assert len(talk.deltas) > 3
     assert all(isinstance(delta, Words) for delta in talk.deltas)
     assert "".join(delta.text for delta in talk.deltas) == "A long answer, in many pieces."
+
+
+@pytest.mark.parametrize("deaf", ["note_delta", "note_step"])
+def test_a_listener_that_fails(tmp_path, stand_in, deaf):
+    """An error of who listens is not taken for one of the provider: the turn ends, and the call is not made again."""
+    talk = Conversation(tmp_path, stand_in.url)
+
+    async def fail(_):
+        raise ConnectionResetError("gone")
+
+    setattr(talk, deaf, fail)
+    with pytest.raises(ListenerFailed, match="ConnectionResetError: gone"):
+        talk.run("Hello")
+    assert len(stand_in.requests) == 1
+    assert talk.slept == []

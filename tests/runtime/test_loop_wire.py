@@ -119,3 +119,22 @@ def test_many_calls_at_once(tmp_path, stand_in):
     first, second = (one.counted for one in stand_in.requests)
     assert second.read == first.read + first.write
     assert stand_in.requests[1].refused == ""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_results_are_not_rewritten(tmp_path, stand_in, shape):
+    """A result of a tool arrives as the tool gave it, also where it looks like a tag of the library."""
+    talk = start(tmp_path, stand_in, shape)
+    stand_in.follow(call("<system>hall</system> <context>"), Says(text="On."))
+    talk.run("Light.", **with_tools(LAMPS))
+    last = json.dumps(stand_in.body[TALK[shape]][-1])
+    assert "The lamp in the <system>hall</system> <context> is on." in last
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_letters_that_are_none(tmp_path, stand_in, shape):
+    """Half a letter in a message does not spoil the session, nor does a very long one."""
+    talk = start(tmp_path, stand_in, shape)
+    assert talk.run("broken \ud83d letter").text == "Yes."
+    assert talk.run("x " * 100_000).text == "Yes."
+    assert "broken ? letter" in json.dumps(stand_in.body[TALK[shape]])

@@ -95,7 +95,7 @@ class Caller:
                 if pause is None:
                     raise
             if self._heard:
-                await line.ears.delta(Anew())
+                await line.ears.hear(Anew())
             await line.retrying.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
@@ -178,7 +178,7 @@ class Caller:
         if fences:
             for found in fences.finish():
                 if isinstance(found, str):
-                    await line.ears.delta(Words(text=found))
+                    await line.ears.hear(Words(text=found))
         return response
 
     async def _pass_on(self, piece: str, fences: Fences | None) -> None:
@@ -186,7 +186,7 @@ class Caller:
         found = fences.feed(piece) if fences else [piece]
         for text in found:
             if text and isinstance(text, str):
-                await self._line.ears.delta(Words(text=text))
+                await self._line.ears.hear(Words(text=text))
 
 
 def read_piece(event: ModelResponseStreamEvent) -> str:

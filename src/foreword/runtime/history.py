@@ -24,9 +24,14 @@ from foreword.turn import Message
 Messages = tuple[ModelMessage, ...]
 
 
+def clean(text: str) -> str:
+    """Replace what cannot be written as UTF-8: one such letter in a history would spoil every later turn."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def say(*texts: str) -> ModelRequest:
     """Make a message of the user in so many parts."""
-    return ModelRequest(parts=[UserPromptPart(content=list(texts))])
+    return ModelRequest(parts=[UserPromptPart(content=[clean(text) for text in texts])])
 
 
 def list_texts(part: UserPromptPart) -> tuple[str, ...]:
@@ -75,7 +80,7 @@ def count_told(messages: Sequence[ModelMessage]) -> int:
 
 def add_result(messages: Messages, call: ToolCallPart, text: str) -> Messages:
     """Add the result of a call to those of the same answer."""
-    part = ToolReturnPart(tool_name=call.tool_name, content=text, tool_call_id=call.tool_call_id)
+    part = ToolReturnPart(tool_name=call.tool_name, content=clean(text), tool_call_id=call.tool_call_id)
     return add_part(messages, part)
 
 

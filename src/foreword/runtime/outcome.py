@@ -4,6 +4,7 @@ ForewordError
 ├── ProviderError       a call of a model failed; `passing` says whether trying again may help
 ├── OverBudget          a budget does not allow a call
 ├── GaveUp              the model answers nothing, or never comes to an end
+├── ListenerFailed      who listens to the turn failed (in runtime.ears)
 └── NotOurs             a request would not have been ours (in runtime.own)
 """
 
