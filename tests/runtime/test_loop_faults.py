@@ -23,6 +23,7 @@ FAULTS = {
     "529": (Refuses(status=529, message="overloaded"), End.QUEUED),
     "hang": (Hangs(seconds=20), End.QUEUED),
     "half": (Breaks(), End.QUEUED),
+    "half, then silence": (Hangs(seconds=20, text="It was a dark and stormy night"), End.QUEUED),
     "garbage": (Garbles(), End.FAILED),
     "bad events": (Garbles(text="event: x\ndata: {not json}\n\n"), End.FAILED),
     "400": (Refuses(status=400, message="no such thing"), End.FAILED),
@@ -195,6 +196,24 @@ def test_stopping(tmp_path, stand_in):
     assert (done.error, done.level, done.facts["outcome"]) == ("stopped before the end", Level.WARN, "stopped")
     assert talk.run("And now?").text == "Yes."
     assert [one.refused for one in stand_in.requests if one.refused] == []
+
+
+def test_stopping_in_mid_sentence(tmp_path, stand_in):
+    """A turn that is stopped while the model speaks leaves its connection, and the words so far were heard."""
+    talk = Conversation(tmp_path, stand_in.url)
+    stand_in.follow(Hangs(seconds=20, text="It was a dark and stormy night."))
+
+    async def stop():
+        turn = asyncio.create_task(talk.say("Tell me."))
+        while not talk.deltas:  # noqa: ASYNC110 - what is waited for happens in another thread
+            await asyncio.sleep(0.01)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    asyncio.run(stop())
+    assert talk.deltas[0].text.startswith("It was")
+    assert talk.run("And now?").text == "Yes."
 
 
 def test_words_come_as_they_are_said(tmp_path, stand_in):

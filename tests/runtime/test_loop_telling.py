@@ -26,7 +26,7 @@ def test_usage_and_cost(tmp_path, stand_in, shape):
     """A call is told with what the provider counted, what it cost, and which section cost how much."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     for words in ("Hello", "And now?"):
-        talk.run(words)
+        outcome = talk.run(words)
     for call, received in zip(talk.pick(EventType.API_CALL), stand_in.requests, strict=True):
         counted = received.counted
         assert call.usage.tokens_in == counted.total
@@ -38,6 +38,7 @@ def test_usage_and_cost(tmp_path, stand_in, shape):
     done = talk.pick(EventType.TURN_COMPLETED)[-1]
     assert done.facts["total_cost_usd"] == pytest.approx(call.cost_usd)
     assert done.facts["calls"] == 1
+    assert (outcome.usage, outcome.cost_usd) == (call.usage, pytest.approx(call.cost_usd))
     first, second = (one.cost_usd for one in talk.pick(EventType.API_CALL))
     assert second < first
 
@@ -82,7 +83,7 @@ def test_an_unknown_price(tmp_path, stand_in):
     """A call that nobody can price is told without a cost, and why."""
     talk = Conversation(tmp_path, stand_in.url, "ollama:tiny")
     stand_in.follow(Says(text="Hm."))
-    talk.run("Hello")
+    assert talk.run("Hello").cost_usd is None
     (call,) = talk.pick(EventType.API_CALL)
     assert call.cost_usd is None
     assert "no price is known" in call.facts["unpriced"]

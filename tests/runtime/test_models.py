@@ -60,6 +60,10 @@ def test_addresses():
     assert find_address(Models({}, KEYS), "openai:m") == "https://api.openai.com/v1"
     assert find_address(Models({}, KEYS), "anthropic:m") == "https://api.anthropic.com"
 
+    family = Models({"openai": "http://here/v1", "google": "http://there"}, KEYS)
+    assert find_address(family, "openai-responses:m") == "http://here/v1"
+    assert find_address(family, "gemini:m") == "http://there"
+
 
 def test_own_server():
     """Any other name with an address is a server that speaks as OpenAI does, and needs no key."""

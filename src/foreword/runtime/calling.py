@@ -62,6 +62,7 @@ class Caller:
     def __init__(self, line: Line) -> None:
         self._line = line
         self._heard = False
+        self._used: list[tuple[Usage, float | None]] = []
         self._native = line.assembly.terms.meter.facts.native_tools
         tools = line.assembly.terms.tools.tools if self._native else ()
         self._parameters = ModelRequestParameters(
@@ -146,6 +147,7 @@ class Caller:
             call.note(cut=True)
         if not used.has_values():
             call.note(unpriced="the provider did not say what the call used")
+            self._used.append((Usage(), None))
             return None
         usage = Usage(
             tokens_in=used.input_tokens,
@@ -160,7 +162,19 @@ class Caller:
         call.note(usage=usage, cost_usd=cost.usd, sections=shares)
         if cost.usd is None:
             call.note(unpriced=cost.reason)
+        self._used.append((usage, cost.usd))
         return cost.usd
+
+    def add_up(self) -> tuple[Usage, float | None]:
+        """Add up what the calls of this turn used and cost; None where the cost of one of them is not known."""
+        usage = Usage(
+            tokens_in=sum(used.tokens_in for used, _ in self._used),
+            tokens_out=sum(used.tokens_out for used, _ in self._used),
+            cache_read=sum(used.cache_read for used, _ in self._used),
+            cache_write=sum(used.cache_write for used, _ in self._used),
+        )
+        known = [usd for _, usd in self._used if usd is not None]
+        return usage, sum(known) if len(known) == len(self._used) else None
 
     async def _ask(self, messages: tuple[ModelMessage, ...]) -> ModelResponse:
         """Send one request and listen to its answer."""

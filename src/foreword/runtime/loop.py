@@ -8,7 +8,6 @@ after the last one, and no finished call of a tool is made twice.
 """
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -20,7 +19,7 @@ from foreword.runtime.acting import BuiltIn, Tools
 from foreword.runtime.calling import STOPPED, Line
 from foreword.runtime.ears import DEAF, Ears
 from foreword.runtime.models import Opened
-from foreword.runtime.outcome import End, GaveUp, Outcome, OverBudget, ProviderError
+from foreword.runtime.outcome import End, Ended, Outcome, ProviderError
 from foreword.runtime.retrying import PATIENT, Retrying
 from foreword.runtime.run import USUAL, Bounds, Run, Work
 from foreword.workspace import Workspace
@@ -89,32 +88,22 @@ class Loop:
         try:
             with place.step(EventType.TURN_STARTED, model=assembly.turn.model, attempt=work.attempt) as turn:
                 return await self._work(turn, run)
-        except ProviderError as error:
-            if error.passing:
-                return Outcome(end=End.QUEUED, text=error.told, messages=run.taken, wait=error.wait)
-            return replace(await run.give_up(End.FAILED, error.told), too_long=error.too_long)
-        except OverBudget as error:
-            return await run.give_up(End.REFUSED, error.told)
-        except GaveUp as error:
-            return await run.give_up(End.FAILED, str(error))
+        except Ended as error:
+            return await run.give_up(error)
 
     async def _work(self, turn: Step, run: Run) -> Outcome:
         """Answer, or say what becomes of the message."""
         try:
             return await run.converse(turn)
-        except ProviderError as error:
-            busy = {"turns_before": len(self._recent), "minutes_before": BUSY.seconds // 60}
-            outcome = {"outcome": str(End.QUEUED), **busy} if error.passing else {"outcome": str(End.FAILED)}
-            turn.note(**outcome, calls_refused=error.tries)
-            raise
-        except OverBudget:
-            turn.note(outcome=str(End.REFUSED))
+        except Ended as error:
+            turn.note(outcome=str(error.end))
+            if isinstance(error, ProviderError):
+                turn.note(calls_refused=error.tries)
+            if error.end is End.QUEUED:
+                turn.note(turns_before=len(self._recent), minutes_before=BUSY.seconds // 60)
             raise
         except asyncio.CancelledError:
             turn.note(outcome="stopped", error=STOPPED, level=Level.WARN)
-            raise
-        except GaveUp:
-            turn.note(outcome=str(End.FAILED))
             raise
         finally:
             self._recent.append(turn.trace.timepiece.now())

@@ -32,13 +32,16 @@ class Provider:
     addresses: tuple[str, ...] = ()
     """The variables that may hold its address."""
     needs_key: bool = True
+    family: str = ""
+    """The name under which its address is configured too, such as openai for openai-responses."""
 
 
-OPENAI = Provider(keys=("OPENAI_API_KEY",), addresses=("OPENAI_BASE_URL",))
+OPENAI = Provider(keys=("OPENAI_API_KEY",), addresses=("OPENAI_BASE_URL",), family="openai")
 GOOGLE = Provider(
     speaks="gemini",
     keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
     addresses=("GOOGLE_GEMINI_BASE_URL",),
+    family="google",
 )
 KNOWN: Mapping[str, Provider] = {
     "anthropic": Provider(speaks="anthropic", keys=("ANTHROPIC_API_KEY",), addresses=("ANTHROPIC_BASE_URL",)),
@@ -113,6 +116,7 @@ class Models:
             # Whatever else has an address is taken to speak as OpenAI does, as most servers do.
             return Provider(base_url=own, keys=(f"{prefix.upper().replace('-', '_')}_API_KEY",), needs_key=False)
         given = next((found for variable in provider.addresses if (found := self._environ.get(variable))), "")
+        own = own or self._addresses.get(provider.family, "")
         return replace(provider, base_url=own or given or provider.base_url)
 
     def _share_client(self) -> "httpx2.AsyncClient":

@@ -1,9 +1,10 @@
 """What came of a turn, and the errors by which it ends early.
 
 ForewordError
-├── ProviderError       a call of a model failed; `passing` says whether trying again may help
-├── OverBudget          a budget does not allow a call
-├── GaveUp              the model answers nothing, or never comes to an end
+├── Ended               the turn ends early, with words for the person
+│   ├── ProviderError       a call of a model failed; `passing` says whether trying again may help
+│   ├── OverBudget          a budget does not allow a call
+│   └── GaveUp              the model answers nothing, or never comes to an end
 ├── ListenerFailed      who listens to the turn failed (in runtime.ears)
 └── NotOurs             a request would not have been ours (in runtime.own)
 """
@@ -12,6 +13,7 @@ from pydantic_ai.messages import ModelMessage
 
 from foreword.errors import ForewordError
 from foreword.events.budget import Grant
+from foreword.events.event import Usage
 from foreword.frozen import frozen
 from foreword.words import Word
 
@@ -42,26 +44,47 @@ class Outcome:
     """Whether the provider refused because the conversation does not fit its window."""
     wait: float | None = None
     """The seconds after which a provider that refused asked to be tried again."""
+    usage: Usage = Usage()
+    """What all calls used together."""
+    cost_usd: float | None = 0.0
+    """What they cost together; None where nobody knows it of one of them."""
 
 
-class ProviderError(ForewordError):
-    """A call of a model failed."""
+class Ended(ForewordError):
+    """The turn ends early."""
+
+    end = End.FAILED
+
+    @property
+    def told(self) -> str:
+        """What the person is told."""
+        return str(self)
+
+
+class ProviderError(Ended):
+    """A call of a model failed; the provider's own words are for the log."""
 
     def __init__(
-        self, message: str, status_code: int | None = None, wait: float | None = None, *, passing: bool
+        self,
+        message: str,
+        status_code: int | None = None,
+        wait: float | None = None,
+        *,
+        passing: bool,
+        too_long: bool = False,
     ) -> None:
         super().__init__(f"{status_code} {message}" if status_code else message)
         self.status_code = status_code
         self.wait = wait
         self.passing = passing
-        self.too_long = False
-        """Whether the conversation does not fit the model's window."""
+        self.too_long = too_long
+        self.end = End.QUEUED if passing else End.FAILED
         self.tries = 1
         """How many times it was tried, this one among them."""
 
     @property
     def told(self) -> str:
-        """What the person is told: the provider's own words are for the log."""
+        """What the person is told."""
         status = f" (status {self.status_code})" if self.status_code else ""
         if self.too_long:
             return "The conversation has become too long for the model."
@@ -70,13 +93,20 @@ class ProviderError(ForewordError):
         return f"The model could not answer this{status}. The log has the details."
 
 
-class OverBudget(ForewordError):
+class OverBudget(Ended):
     """A budget refuses the call; the person is told what concerns them."""
+
+    end = End.REFUSED
 
     def __init__(self, grant: Grant) -> None:
         super().__init__(grant.reason)
-        self.told = grant.told
+        self._told = grant.told
+
+    @property
+    def told(self) -> str:
+        """What the person is told."""
+        return self._told
 
 
-class GaveUp(ForewordError):
+class GaveUp(Ended):
     """The turn leads nowhere; the message says why, in words for the person."""

@@ -1,5 +1,7 @@
 """A turn on its way: what it is given, how far it may go, its messages so far, and what comes next."""
 
+from dataclasses import replace
+
 from pydantic_ai.messages import ModelRequest, ModelResponse
 
 from foreword.assembly import Assembly
@@ -23,7 +25,7 @@ from foreword.runtime.history import (
     read_text,
     say,
 )
-from foreword.runtime.outcome import End, GaveUp, Outcome
+from foreword.runtime.outcome import End, Ended, GaveUp, Outcome, ProviderError
 from foreword.wire import Envelope
 
 
@@ -65,12 +67,12 @@ class Run:
         self._tools = tools
         self._bounds = bounds
         self._native = line.assembly.terms.meter.facts.native_tools
+        self._caller = Caller(line)
         self.messages: Messages = work.taken or (open_turn(line.envelope),)
         """The turn's own messages."""
 
     async def converse(self, turn: Step) -> Outcome:
         """Call the model and run its tools until it answers without one."""
-        caller = Caller(self._line)
         rounds = 0
         while True:
             answer = find_answer(self.messages)
@@ -79,7 +81,7 @@ class Run:
             if rounds == self._bounds.rounds:
                 raise GaveUp(f"I stopped after {rounds} rounds of tools without coming to an end.")
             rounds += 1
-            response = await caller.call(turn, self._history, self.messages)
+            response = await self._caller.call(turn, self._history, self.messages)
             await self._keep((*self.messages, response))
 
     def _end(self, newest: ModelResponse) -> Outcome:
@@ -87,17 +89,21 @@ class Run:
         if not text.strip():
             raise GaveUp("The model answered nothing.")
         cut = newest.finish_reason == "length"
-        return Outcome(end=End.ANSWERED, text=text, messages=self.messages, cut=cut)
+        return self._conclude(Outcome(end=End.ANSWERED, text=text, messages=self.messages, cut=cut))
 
-    @property
-    def taken(self) -> Messages:
-        """The steps that are worth going on from; where nothing was answered yet, the turn begins anew."""
-        return self.messages if find_answer(self.messages) else ()
+    async def give_up(self, error: Ended) -> Outcome:
+        """End the turn early, so that it can be tried again if that may help, or else be followed by the next one."""
+        if isinstance(error, ProviderError) and error.passing:
+            # Where nothing was answered yet there is nothing to go on from, and the prompt is better made anew.
+            taken = self.messages if find_answer(self.messages) else ()
+            return self._conclude(Outcome(end=error.end, text=error.told, messages=taken, wait=error.wait))
+        await self._keep(close(self.messages, error.told))
+        too_long = isinstance(error, ProviderError) and error.too_long
+        return self._conclude(Outcome(end=error.end, text=error.told, messages=self.messages, too_long=too_long))
 
-    async def give_up(self, end: End, words: str) -> Outcome:
-        """End the turn with words to the person, so that the next one can follow."""
-        await self._keep(close(self.messages, words))
-        return Outcome(end=end, text=words, messages=self.messages)
+    def _conclude(self, outcome: Outcome) -> Outcome:
+        usage, usd = self._caller.add_up()
+        return replace(outcome, usage=usage, cost_usd=usd)
 
     async def _finish_tools(self, turn: Step, newest: ModelResponse) -> bool:
         """Run the calls of the newest answer that have no result yet; return whether it had any calls."""

@@ -25,9 +25,8 @@ def explain(error: Exception) -> ForewordError:
     if isinstance(error, ModelHTTPError):
         status = error.status_code
         passing = status in PASSING or status >= 500
-        explained = ProviderError(find_words(error), status, error.retry_after, passing=passing)
-        explained.too_long = isinstance(error, ModelContextWindowExceededError)
-        return explained
+        too_long = isinstance(error, ModelContextWindowExceededError)
+        return ProviderError(find_words(error), status, error.retry_after, passing=passing, too_long=too_long)
     if isinstance(error, TimeoutError | ModelRequestTimeout) or any(
         "Timeout" in type(c).__name__ for c in unwrap(error)
     ):
@@ -36,7 +35,8 @@ def explain(error: Exception) -> ForewordError:
         return ProviderError(f"the connection to the provider broke: {shorten(error)}", passing=True)
     if isinstance(error, ModelAPIError):
         return ProviderError(f"the provider refused: {shorten(error)}", passing=False)
-    return ProviderError(f"the answer of the provider cannot be read: {shorten(error)}", passing=False)
+    # The words of such an error may quote the answer, and no message text belongs in the log.
+    return ProviderError(f"the answer of the provider cannot be read ({type(error).__name__})", passing=False)
 
 
 def unwrap(error: BaseException | None) -> Iterator[BaseException]:

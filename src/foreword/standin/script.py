@@ -48,6 +48,8 @@ class Hangs:
     """Nothing comes for so many seconds, then the connection closes."""
 
     seconds: float = 30.0
+    text: str = ""
+    """Words with which a streamed answer begins before nothing more comes."""
 
 
 @frozen

@@ -17,6 +17,7 @@ class Door(BaseHTTPRequestHandler):
     """Answers one request after the other on a connection."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # small pieces would wait 40 ms each
     server: "Server"
 
     def do_POST(self) -> None:
@@ -29,6 +30,8 @@ class Door(BaseHTTPRequestHandler):
             case Refuses():
                 self._send(line.status, write(refuse(shape, line)), line.retry_after)
             case Hangs():
+                if line.text:
+                    self._break(shape, received, self.server.stand_in.speak(received, line, number))
                 self.server.stand_in.closing.wait(line.seconds)
                 self.close_connection = True
             case Garbles():

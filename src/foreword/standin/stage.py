@@ -9,7 +9,7 @@ from typing import Any
 from foreword.frozen import frozen
 from foreword.standin.blocks import Body
 from foreword.standin.cache import Counted, PrefixCache
-from foreword.standin.script import Breaks, Line, Refuses, Says
+from foreword.standin.script import Breaks, Hangs, Line, Refuses, Says
 from foreword.standin.shapes import ANTHROPIC, GEMINI, SHAPES, Shape, find_model, judge
 from foreword.standin.speech import Speech
 from foreword.tokens import Counter, find
@@ -78,7 +78,7 @@ class StandIn:
         faults = "; ".join(judge(shape, body))
         with self._lock:
             line = self._take(faults, body)
-        counted = self._use(shape, path, body) if isinstance(line, Says | Breaks) and not faults else Counted()
+        counted = self._use(shape, path, body) if isinstance(line, Says | Breaks | Hangs) and not faults else Counted()
         received = Received(
             path=path,
             shape=shape.name,
@@ -108,7 +108,7 @@ class StandIn:
             return self.cache.use_marks(model, blocks, minimum)
         return self.cache.use_prefix(model, blocks, minimum, 1 if shape is GEMINI else STEP)
 
-    def speak(self, received: Received, line: Says | Breaks, number: int) -> Speech:
+    def speak(self, received: Received, line: Says | Breaks | Hangs, number: int) -> Speech:
         """Make an answer of a line."""
         calls = line.calls if isinstance(line, Says) else ()
         return Speech(
