@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from foreword.assembly import Assembly
 from foreword.errors import InputError, suggest
 from foreword.events.event import EventType, Level
-from foreword.events.trace import Step, Teller
+from foreword.events.trace import Step, Teller, describe_error
 from foreword.frozen import frozen
 from foreword.runtime.arguments import judge
 from foreword.runtime.calls import Asked, Malformed
@@ -105,7 +105,7 @@ async def attempt(step: Step, tools: Tools, assembly: Assembly, asked: Asked, se
         step.note(error=f"no answer within {seconds:g} s")
         return Result(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)
     except Exception as error:  # noqa: BLE001 - a tool may be anybody's code
-        step.note(error=f"{type(error).__name__}: {error}")
+        step.note(**describe_error(error))
         return Result(text=f"{asked.name} failed ({type(error).__name__}); the log has the details.", done=False)
     tell_answer(step, asked.name, answer)
     step.note(status="ok")

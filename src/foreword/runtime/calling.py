@@ -19,7 +19,7 @@ from pydantic_ai.tools import ToolDefinition
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
 from foreword.errors import ForewordError
-from foreword.events.budget import Grant
+from foreword.events.budget import Grant, Purse
 from foreword.events.cost import Call, Cost, foresee, price_call, split
 from foreword.events.event import EventType, Level, Usage
 from foreword.events.listening import Listeners
@@ -103,12 +103,7 @@ class Caller:
     async def _call(self, call: Step, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
         """Make one call: reserve, ask, settle, and tell what it used."""
         purse = self._line.listeners.purse
-        grant = Grant(allowed=True)
-        if purse:
-            context = call.trace.context
-            grant = await asyncio.to_thread(purse.reserve, context, call.trace.id, self._foresee(own))
-            if not grant.allowed:
-                raise OverBudget(grant)
+        grant = await reserve(purse, call, self._foresee(own)) if purse else Grant(allowed=True)
         self._heard = False
         try:
             response = await self._ask((*before, *own))
@@ -201,6 +196,20 @@ class Caller:
         for text in found:
             if text and isinstance(text, str):
                 await self._line.ears.hear(Words(text=text))
+
+
+async def reserve(purse: Purse, call: Step, most: Cost) -> Grant:
+    """Reserve the most that a call can cost; who is stopped meanwhile gives it back."""
+    trace = call.trace
+    reserving = asyncio.ensure_future(asyncio.to_thread(purse.reserve, trace.context, trace.id, most))
+    try:
+        grant = await asyncio.shield(reserving)
+    except asyncio.CancelledError:
+        purse.release(await reserving)
+        raise
+    if not grant.allowed:
+        raise OverBudget(grant)
+    return grant
 
 
 def read_piece(event: ModelResponseStreamEvent) -> str:

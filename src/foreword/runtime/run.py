@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from pydantic_ai.messages import ModelRequest, ModelResponse
+from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart
 
 from foreword.assembly import Assembly
 from foreword.errors import InputError
 from foreword.events.trace import Step
 from foreword.frozen import frozen
-from foreword.runtime.acting import TimeLimits, Tools, act
+from foreword.runtime.acting import LONGEST_NAME, TimeLimits, Tools, act
 from foreword.runtime.arguments import read
 from foreword.runtime.calling import Caller, Line
 from foreword.runtime.calls import Asked, Malformed, read_calls
@@ -110,24 +110,25 @@ class Run:
         if not self._native:
             return await self._finish_fenced(turn, newest)
         for call in list_open(self.messages):
-            text = await self._act(turn, read(call.tool_name, call.args))
-            await self._keep(add_result(self.messages, call, text))
+            await self._act(turn, read(call.tool_name, call.args), call)
         return bool(list_calls(newest))
 
     async def _finish_fenced(self, turn: Step, newest: ModelResponse) -> bool:
         calls = read_calls(read_text(newest))
         for asked in calls[count_told(self.messages) :]:
-            text = await self._act(turn, asked)
-            name = asked.name[:100] if isinstance(asked, Asked) else "your block"
-            await self._keep(add_told(self.messages, f"Result of {name}:\n{text}"))
+            await self._act(turn, asked)
         return bool(calls)
 
-    async def _act(self, turn: Step, asked: Asked | Malformed) -> str:
-        ears, name = self._line.ears, asked.name if isinstance(asked, Asked) else ""
+    async def _act(self, turn: Step, asked: Asked | Malformed, call: ToolCallPart | None = None) -> None:
+        """Run a tool and keep its result at once, before anybody else hears of it."""
+        ears, name = self._line.ears, asked.name[:LONGEST_NAME] if isinstance(asked, Asked) else ""
         await ears.hear(Calling(name=name))
         result = await act(turn, self._tools, self._line.assembly, asked, self._bounds.limits)
+        if call:
+            await self._keep(add_result(self.messages, call, result.text))
+        else:
+            await self._keep(add_told(self.messages, f"Result of {name or 'your block'}:\n{result.text}"))
         await ears.hear(Returned(name=name, done=result.done))
-        return result.text
 
     async def _keep(self, messages: Messages) -> None:
         self.messages = messages
