@@ -1,5 +1,6 @@
 """Claims about what a turn tells: usage, cost and sections of each call, the prompt that was sent, and its budget."""
 
+import asyncio
 from contextlib import closing
 
 import pytest
@@ -13,7 +14,7 @@ from foreword.events.prompts import Prompts, find_prompts
 from foreword.events.several import Several
 from foreword.runtime.loop import USUAL
 from foreword.runtime.outcome import End
-from foreword.standin import Says
+from foreword.standin import Hangs, Says
 from foreword.store.open import read_events
 from foreword.testing import NOON, FrozenClock, Heard, Listeners
 from foreword.words import Trust
@@ -77,6 +78,28 @@ def test_budgets(tmp_path, stand_in):
     spent = sum(call.cost_usd for call in talk.pick(EventType.API_CALL))
     assert 0 < spent < most
     assert "daily budget" in talk.history[-1].parts[0].content
+
+
+def test_a_stopped_call_gives_back(tmp_path, stand_in):
+    """What was reserved for a call that was stopped before it was answered can be spent on the next one."""
+    free = Conversation(tmp_path / "free", stand_in.url)
+    most = foresee(free.assemble("Hello"), {}, USUAL.max_tokens).usd
+    limited = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}budgets: {{daily_usd: {most * 1.1:.4f}}}\n"}
+    talk = Conversation(tmp_path / "home", stand_in.url, files=limited)
+    stand_in.follow(Hangs(seconds=20))
+
+    async def stop():
+        turn = asyncio.create_task(talk.say("Hello"))
+        while not stand_in.requests:  # noqa: ASYNC110 - what is waited for happens in another thread
+            await asyncio.sleep(0.01)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    with closing(Purse(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as purse:
+        talk.listeners = Listeners(recorder=talk.heard, purse=purse)
+        asyncio.run(stop())
+        assert talk.run("Hello").end is End.ANSWERED
 
 
 def test_an_unknown_price(tmp_path, stand_in):

@@ -67,6 +67,7 @@ def test_fenced_calls(tmp_path, stand_in):
     assert outcome.text == "Both are on."
     assert lamps.asked == [{"room": "hall"}, {"room": "attic"}]
     assert "tools" not in stand_in.body
+    assert stand_in.body["max_tokens"] == 8_192  # the name of the limit that servers beside OpenAI know
     *_, before, results = stand_in.body["messages"]
     assert (before["role"], before["content"]) == ("assistant", first)
     texts = [part["text"] for part in results["content"]]

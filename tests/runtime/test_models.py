@@ -10,6 +10,7 @@ from foreword.config.environment import Secrets
 from foreword.errors import InputError, UnknownName
 from foreword.runtime.models import KNOWN, Models
 from foreword.runtime.own import NotOurs
+from foreword.wire.envelope import PROVIDERS
 
 KEYS = {variable: "k" for provider in KNOWN.values() for variable in provider.keys}
 
@@ -20,7 +21,7 @@ def test_known(provider):
     models = Models({}, KEYS)
     opened = models.find(f"{provider}:some-model")
     assert opened.model.model_name == "some-model"
-    assert opened.shape == KNOWN[provider].speaks
+    assert opened.shape == PROVIDERS.get(provider, "openai")
     assert models.find(f"{provider}:some-model") is opened
     asyncio.run(models.close())
 

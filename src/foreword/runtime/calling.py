@@ -177,6 +177,7 @@ class Caller:
         fences = None if self._native else Fences()
         what = Sending(envelope=line.envelope, said=list_said(messages), max_tokens=line.max_tokens)
         settings = ModelSettings(max_tokens=line.max_tokens)
+        # The model itself is asked: an agent of the library, or its `direct` functions, would rewrite messages before.
         async with asyncio.timeout(line.seconds):
             with sending(what):
                 async with line.opened.model.request_stream(list(messages), settings, self._parameters) as stream:

@@ -6,7 +6,7 @@ The libraries are imported when the first model is opened: that takes a second o
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from foreword.config.environment import Secrets
 from foreword.errors import InputError, UnknownName
@@ -24,8 +24,8 @@ SILENCE = 120.0  # seconds without a byte after which a call has failed
 class Provider:
     """Where a provider is reached, and under which variables its key and its address are found."""
 
-    speaks: str = "openai"
-    """The shape of its requests: anthropic, openai, responses or gemini."""
+    speaks: str = "compatible"
+    """The shape of its requests: anthropic, openai, compatible (the same at another house), responses or gemini."""
     base_url: str = ""
     keys: tuple[str, ...] = ()
     """The variables that may hold its key, the usual one first."""
@@ -36,7 +36,7 @@ class Provider:
     """The name under which its address is configured too, such as openai for openai-responses."""
 
 
-OPENAI = Provider(keys=("OPENAI_API_KEY",), addresses=("OPENAI_BASE_URL",), family="openai")
+OPENAI = Provider(speaks="openai", keys=("OPENAI_API_KEY",), addresses=("OPENAI_BASE_URL",), family="openai")
 GOOGLE = Provider(
     speaks="gemini",
     keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
@@ -104,7 +104,7 @@ class Models:
         if not key and provider.needs_key:
             raise InputError(f"{name} needs a key; set {' or '.join(provider.keys)} in the environment or in .env")
         opened = OPENERS[provider.speaks](model, provider.base_url, key or "none", self._share_client())
-        return Opened(model=opened, shape=provider.speaks)
+        return Opened(model=opened, shape="openai" if provider.speaks == "compatible" else provider.speaks)
 
     def _find_provider(self, prefix: str) -> Provider:
         """Find a provider; the configured address wins over the variable, and that over the usual one."""
@@ -141,11 +141,6 @@ class Models:
             self._client = None
 
 
-# The library escapes `<system>` in what people say unless a model takes system messages in mid-conversation, and then
-# says so in a sentence of its own.
-PROFILE: Any = {"supports_inline_system_prompts": True}
-
-
 def open_anthropic(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
     """Open a model of Anthropic."""
     from anthropic import AsyncAnthropic
@@ -153,27 +148,39 @@ def open_anthropic(model: str, url: str, key: str, client: "httpx2.AsyncClient")
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
     own = AsyncAnthropic(api_key=key, base_url=url or None, http_client=client, max_retries=0)
-    return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=own), profile=PROFILE)
+    return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=own))
 
 
 def open_chat(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
-    """Open a model that speaks as OpenAI's chat completions do."""
+    """Open a model of OpenAI's chat completions."""
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
     own = AsyncOpenAI(api_key=key, base_url=url or None, http_client=client, max_retries=0)
-    return OpenAIChatModel(model, provider=OpenAIProvider(openai_client=own), profile=PROFILE)
+    return OpenAIChatModel(model, provider=OpenAIProvider(openai_client=own))
+
+
+def open_compatible(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
+    """Open a model of a server that speaks as OpenAI does, and knows the limit of an answer by its older name."""
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    own = AsyncOpenAI(api_key=key, base_url=url, http_client=client, max_retries=0)
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    return OpenAIChatModel(model, provider=OpenAIProvider(openai_client=own), profile=profile)
 
 
 def open_responses(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
-    """Open a model that speaks as OpenAI's responses do."""
+    """Open a model of OpenAI's responses."""
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
     own = AsyncOpenAI(api_key=key, base_url=url or None, http_client=client, max_retries=0)
-    return OpenAIResponsesModel(model, provider=OpenAIProvider(openai_client=own), profile=PROFILE)
+    return OpenAIResponsesModel(model, provider=OpenAIProvider(openai_client=own))
 
 
 def open_gemini(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
@@ -184,12 +191,13 @@ def open_gemini(model: str, url: str, key: str, client: "httpx2.AsyncClient") ->
 
     once = HttpRetryOptions(attempts=1)
     provider = GoogleProvider(api_key=key, base_url=url or None, http_client=client, retry_options=once)
-    return GoogleModel(model, provider=provider, profile=PROFILE)
+    return GoogleModel(model, provider=provider)
 
 
 OPENERS: Mapping[str, Callable[[str, str, str, "httpx2.AsyncClient"], "Model"]] = {
     "anthropic": open_anthropic,
     "openai": open_chat,
+    "compatible": open_compatible,
     "responses": open_responses,
     "gemini": open_gemini,
 }
