@@ -7,18 +7,27 @@ from datetime import UTC, datetime
 from foreword.events.event import Event
 from foreword.events.listening import Listeners
 from foreword.scripted import MovedClock, OverBudget, Refusal, Reply, ScriptedLoop
+from foreword.standin import Breaks, Called, Garbles, Hangs, Refuses, Says, StandIn, listen
 from foreword.workspace import Workspace, open_workspace
 
 __all__ = [
     "NOON",
+    "Breaks",
+    "Called",
     "FrozenClock",
+    "Garbles",
+    "Hangs",
     "Heard",
     "Listeners",
     "MovedClock",
     "OverBudget",
     "Refusal",
+    "Refuses",
     "Reply",
+    "Says",
     "ScriptedLoop",
+    "StandIn",
+    "listen",
     "make_workspace",
     "write_files",
 ]

@@ -1,0 +1,123 @@
+"""Runs the tools that a model calls: each within its time, and what goes wrong is answered to the model in words."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Protocol
+
+from foreword.assembly import Assembly
+from foreword.errors import InputError, suggest
+from foreword.events.event import EventType, Level
+from foreword.events.trace import Step, Teller, describe_error
+from foreword.frozen import frozen
+from foreword.runtime.arguments import judge
+from foreword.runtime.calls import Asked, Malformed
+from foreword.tools import Answer, Reading
+from foreword.tools.telling import tell_answer
+from foreword.workspace import Workspace
+
+LONGEST = 40_000  # characters of one result
+LONGEST_NAME = 100
+
+
+class Tools(Protocol):
+    """Where the tools of a turn are run; raise InputError for what the model can mend."""
+
+    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        """Run one tool at the clearance of its turn."""
+
+
+class BuiltIn:
+    """Runs the built-in tools of a workspace, in a thread, since they read files."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        """Run one tool."""
+        return await asyncio.to_thread(self._workspace.call, assembly, name, arguments)
+
+
+class Beside:
+    """Runs some tools by themselves, by name, and all others as before."""
+
+    def __init__(self, named: Mapping[str, Tools], rest: Tools) -> None:
+        self._named = named
+        self._rest = rest
+
+    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        """Run one tool."""
+        return await self._named.get(name, self._rest).call(assembly, name, arguments)
+
+
+@frozen
+class Result:
+    """What goes back to the model, and whether the tool did what it was asked."""
+
+    text: str
+    done: bool
+
+
+@frozen
+class TimeLimits:
+    """How long a tool may take, in seconds; some may have their own."""
+
+    usual: float = 60.0
+    named: Mapping[str, float] = field(default_factory=dict)
+
+    def find(self, name: str) -> float:
+        """Find how long a tool may take."""
+        return self.named.get(name, self.usual)
+
+
+async def act(turn: Teller, tools: Tools, assembly: Assembly, asked: Asked | Malformed, limits: TimeLimits) -> Result:
+    """Run what a model asked for, and tell it as a step of the turn."""
+    name = asked.name[:LONGEST_NAME] if isinstance(asked, Asked) else ""
+    with turn.step(EventType.TOOL_CALL, name=name) as step:
+        fault = find_fault(assembly, asked)
+        if fault or isinstance(asked, Malformed):
+            step.note(status="refused", level=Level.WARN)
+            return Result(text=fault, done=False)
+        return await attempt(step, tools, assembly, asked, limits.find(name))
+
+
+def find_fault(assembly: Assembly, asked: Asked | Malformed) -> str:
+    """Say why a call cannot be made, in words for the model, or nothing."""
+    if isinstance(asked, Malformed):
+        return f"Nothing was called: {asked.reason}."
+    tools = assembly.terms.tools
+    tool = next((tool for tool in tools.tools if tool.name == asked.name), None)
+    if tool is None:
+        return f"There is no tool {asked.name[:LONGEST_NAME]!r} here{suggest(asked.name, sorted(tools.names))}."
+    fault = judge(tool.parameters, asked.arguments)
+    return f"{tool.name} was not called: {fault}." if fault else ""
+
+
+async def attempt(step: Step, tools: Tools, assembly: Assembly, asked: Asked, seconds: float) -> Result:
+    """Run a tool; an exception is told with its words to the log, and without them to the model."""
+    try:
+        async with asyncio.timeout(seconds):
+            answer = await tools.call(assembly, asked.name, asked.arguments)
+    except InputError as error:
+        step.note(status="refused", level=Level.WARN)
+        return Result(text=f"{asked.name} refused: {error}", done=False)
+    except TimeoutError:
+        step.note(error=f"no answer within {seconds:g} s")
+        return Result(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)
+    except Exception as error:  # noqa: BLE001 - a tool may be anybody's code
+        step.note(**describe_error(error))
+        return Result(text=f"{asked.name} failed ({type(error).__name__}); the log has the details.", done=False)
+    tell_answer(step, asked.name, answer)
+    step.note(status="ok")
+    return Result(text=show(answer), done=True)
+
+
+def show(answer: Reading | Answer) -> str:
+    """Show an answer to the model, no longer than it can use."""
+    more = f"\n(more: {answer.more})" if isinstance(answer, Reading) and answer.more else ""
+    text = (
+        answer.text
+        if len(answer.text) <= LONGEST
+        else f"{answer.text[:LONGEST]}\n(cut: {len(answer.text):,} characters)"
+    )
+    return f"{text}{more}" or "(nothing)"

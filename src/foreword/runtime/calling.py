@@ -1,0 +1,231 @@
+"""Calls a model: reserved, sent, told and settled; tried again while that may help."""
+
+import asyncio
+from collections.abc import Sequence
+
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+)
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from foreword.assembly import Assembly
+from foreword.config.schema import Config
+from foreword.errors import ForewordError
+from foreword.events.budget import Grant, Purse
+from foreword.events.cost import Call, Cost, foresee, price_call, split
+from foreword.events.event import EventType, Level, Usage
+from foreword.events.listening import Listeners
+from foreword.events.trace import Step
+from foreword.frozen import frozen
+from foreword.runtime.calls import Fences
+from foreword.runtime.ears import Anew, Ears, Words
+from foreword.runtime.history import list_said, recount
+from foreword.runtime.models import Opened
+from foreword.runtime.outcome import OverBudget, ProviderError
+from foreword.runtime.own import Sending
+from foreword.runtime.retrying import Retrying
+from foreword.runtime.trouble import explain
+from foreword.runtime.wire import sending
+from foreword.wire import Envelope
+
+STOPPED = "stopped before the end"
+
+
+@frozen
+class Line:
+    """What all calls of one turn have in common."""
+
+    assembly: Assembly
+    opened: Opened
+    envelope: Envelope
+    key: str
+    """The hash of the prompt."""
+    config: Config
+    listeners: Listeners
+    ears: Ears
+    retrying: Retrying
+    max_tokens: int
+    seconds: float
+
+
+class Caller:
+    """Calls the model of one turn."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._heard = False
+        self._used: list[tuple[Usage, float | None]] = []
+        self._native = line.assembly.terms.meter.facts.native_tools
+        tools = line.assembly.terms.tools.tools if self._native else ()
+        self._parameters = ModelRequestParameters(
+            function_tools=[
+                ToolDefinition(
+                    name=tool.name,
+                    description=tool.description,
+                    parameters_json_schema=dict(tool.parameters),
+                )
+                for tool in tools
+            ]
+        )
+
+    async def call(self, turn: Step, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
+        """Call the model with what was said before and in this turn, and again after each wait if that may help."""
+        line, waits = self._line, self._line.retrying.waits
+        for number, wait in enumerate((*waits, None), 1):
+            pause = None
+            try:
+                with turn.step(
+                    EventType.API_CALL, model=line.assembly.turn.model, prompt_hash=line.key, attempt=number
+                ) as call:
+                    try:
+                        return await self._call(call, before, own)
+                    except ProviderError as error:
+                        error.tries = number
+                        pause = line.retrying.choose(wait, error.wait) if error.passing and wait is not None else None
+                        call.note(**describe_retry(error, pause, last=wait is None))
+                        raise
+            except ProviderError:
+                if pause is None:
+                    raise
+            if self._heard:
+                await line.ears.hear(Anew())
+            await line.retrying.sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+    async def _call(self, call: Step, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
+        """Make one call: reserve, ask, settle, and tell what it used."""
+        purse = self._line.listeners.purse
+        grant = await reserve(purse, call, self._foresee(own)) if purse else Grant(allowed=True)
+        self._heard = False
+        try:
+            response = await self._ask((*before, *own))
+        except BaseException as error:
+            if purse and self._heard:
+                purse.settle(grant, None)
+            elif purse:
+                purse.release(grant)
+            if isinstance(error, asyncio.CancelledError):
+                call.note(error=STOPPED, level=Level.WARN)
+            if not isinstance(error, Exception) or isinstance(error, ForewordError):
+                raise
+            raise explain(error) from error
+        usd = self._tell(call, response)
+        if purse:
+            await asyncio.to_thread(purse.settle, grant, usd)
+        if grant.warnings:
+            call.note(level=Level.WARN, budget="; ".join(grant.warnings))
+        return response
+
+    def _foresee(self, own: Sequence[ModelMessage]) -> Cost:
+        """Foresee the most that a call can cost, with what the turn has appended since its prompt was assembled."""
+        line = self._line
+        most = foresee(line.assembly, line.config.models, line.max_tokens)
+        if most.usd is None or most.prices is None:
+            return most
+        count = line.assembly.terms.meter.count
+        appended = sum(count(message.text) for message in recount(own[1:]))
+        return Cost(usd=most.usd + appended * max(most.prices.cache_write, most.prices.input), prices=most.prices)
+
+    def _tell(self, call: Step, response: ModelResponse) -> float | None:
+        """Tell what a call used and cost, section by section."""
+        line = self._line
+        used = response.usage
+        if response.finish_reason == "length":
+            call.note(cut=True)
+        if not used.has_values():
+            call.note(unpriced="the provider did not say what the call used")
+            self._used.append((Usage(), None))
+            return None
+        usage = Usage(
+            tokens_in=used.input_tokens,
+            tokens_out=used.output_tokens,
+            cache_read=used.cache_read_tokens,
+            cache_write=used.cache_write_tokens,
+        )
+        hour = "1h" in line.assembly.marks
+        done = Call(model=line.assembly.turn.model, usage=usage, time=call.trace.timepiece.now(), hour=hour)
+        cost = price_call(done, line.config.models)
+        shares = [share.row for share in split(line.assembly, done, cost)]
+        call.note(usage=usage, cost_usd=cost.usd, sections=shares)
+        if cost.usd is None:
+            call.note(unpriced=cost.reason)
+        self._used.append((usage, cost.usd))
+        return cost.usd
+
+    def add_up(self) -> tuple[Usage, float | None]:
+        """Add up what the calls of this turn used and cost; None where the cost of one of them is not known."""
+        usage = Usage(
+            tokens_in=sum(used.tokens_in for used, _ in self._used),
+            tokens_out=sum(used.tokens_out for used, _ in self._used),
+            cache_read=sum(used.cache_read for used, _ in self._used),
+            cache_write=sum(used.cache_write for used, _ in self._used),
+        )
+        known = [usd for _, usd in self._used if usd is not None]
+        return usage, sum(known) if len(known) == len(self._used) else None
+
+    async def _ask(self, messages: tuple[ModelMessage, ...]) -> ModelResponse:
+        """Send one request and listen to its answer."""
+        line = self._line
+        fences = None if self._native else Fences()
+        what = Sending(envelope=line.envelope, said=list_said(messages), max_tokens=line.max_tokens)
+        settings = ModelSettings(max_tokens=line.max_tokens)
+        # The model itself is asked: an agent of the library, or its `direct` functions, would rewrite messages before.
+        async with asyncio.timeout(line.seconds):
+            with sending(what):
+                async with line.opened.model.request_stream(list(messages), settings, self._parameters) as stream:
+                    async for event in stream:
+                        self._heard = True
+                        await self._pass_on(read_piece(event), fences)
+                    response = stream.get()
+        if fences:
+            for found in fences.finish():
+                if isinstance(found, str):
+                    await line.ears.hear(Words(text=found))
+        return response
+
+    async def _pass_on(self, piece: str, fences: Fences | None) -> None:
+        """Pass words on, without the calls that are written among them."""
+        found = fences.feed(piece) if fences else [piece]
+        for text in found:
+            if text and isinstance(text, str):
+                await self._line.ears.hear(Words(text=text))
+
+
+async def reserve(purse: Purse, call: Step, most: Cost) -> Grant:
+    """Reserve the most that a call can cost; who is stopped meanwhile gives it back."""
+    trace = call.trace
+    reserving = asyncio.ensure_future(asyncio.to_thread(purse.reserve, trace.context, trace.id, most))
+    try:
+        grant = await asyncio.shield(reserving)
+    except asyncio.CancelledError:
+        purse.release(await reserving)
+        raise
+    if not grant.allowed:
+        raise OverBudget(grant)
+    return grant
+
+
+def read_piece(event: ModelResponseStreamEvent) -> str:
+    """Read the words of an event of a stream."""
+    if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+        return event.part.content
+    if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+        return event.delta.content_delta
+    return ""
+
+
+def describe_retry(error: ProviderError, pause: float | None, *, last: bool) -> dict[str, float | str]:
+    """Describe what follows a failed try."""
+    if pause is not None:
+        return {"retry_in_s": round(pause, 2)}
+    if not error.passing:
+        return {"retry": "would not help"}
+    return {"retry": "none left"} if last else {"retry": f"asked to wait {error.wait:g} s"}

@@ -1,0 +1,109 @@
+"""The loop: one turn of an agent, from the assembled prompt to the reply.
+
+    outcome = await Loop(workspace, models, listeners).run(Work(assembly=assembly, history=history), received, ears)
+
+The prompt is assembled once; each round only appends. Everything is told through the trace that `received` belongs to,
+and the turn's own messages are handed to `ears.step` after every step: handed in again as `taken`, the turn goes on
+after the last one, and no finished call of a tool is made twice.
+"""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from foreword.events.event import EventType, Level
+from foreword.events.listening import Listeners
+from foreword.events.trace import Step, Teller
+from foreword.prices import measure_prefix
+from foreword.runtime.acting import BuiltIn, Tools
+from foreword.runtime.calling import STOPPED, Line
+from foreword.runtime.ears import DEAF, Ears
+from foreword.runtime.models import Opened
+from foreword.runtime.outcome import End, Ended, Outcome, ProviderError
+from foreword.runtime.retrying import PATIENT, Retrying
+from foreword.runtime.run import USUAL, Bounds, Run, Work
+from foreword.workspace import Workspace
+
+__all__ = ["USUAL", "Bounds", "Finds", "Loop", "Work"]
+
+BUSY = timedelta(minutes=5)  # in which turns are counted when one fails
+
+
+class Finds(Protocol):
+    """Where a turn finds its model."""
+
+    def find(self, name: str) -> Opened:
+        """Find a model by `provider:model`, or raise InputError."""
+
+
+class Loop:
+    """Runs turns of a workspace, many at once."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        models: Finds,
+        listeners: Listeners,
+        *,
+        tools: Tools | None = None,
+        bounds: Bounds = USUAL,
+        retrying: Retrying = PATIENT,
+    ) -> None:
+        self._workspace = workspace
+        self._models = models
+        self._listeners = listeners
+        self._tools = tools or BuiltIn(workspace)
+        self._bounds = bounds
+        self._retrying = retrying
+        self._recent: list[datetime] = []
+
+    async def run(self, work: Work, place: Teller, ears: Ears = DEAF) -> Outcome:
+        """Run a turn, and say what came of it; a model that cannot be opened is an InputError."""
+        assembly = work.assembly
+        opened = self._models.find(assembly.turn.model)
+        envelope = assembly.envelope(opened.shape)
+        key = self._listeners.prompts.keep(assembly) if self._listeners.prompts else ""
+        place.tell(
+            EventType.PROMPT_BUILT,
+            prompt_hash=key,
+            layers=len(assembly.prompt.blocks),
+            tokens=assembly.used,
+            cached_tokens=measure_prefix(assembly),
+        )
+        now = place.trace.timepiece.now()
+        self._recent = [moment for moment in self._recent if moment > now - BUSY]
+        line = Line(
+            assembly=assembly,
+            opened=opened,
+            envelope=envelope,
+            key=key,
+            config=self._workspace.config,
+            listeners=self._listeners,
+            ears=ears,
+            retrying=self._retrying,
+            max_tokens=self._bounds.max_tokens,
+            seconds=self._bounds.seconds,
+        )
+        run = Run(line, work, self._tools, self._bounds)
+        try:
+            with place.step(EventType.TURN_STARTED, model=assembly.turn.model, attempt=work.attempt) as turn:
+                return await self._work(turn, run)
+        except Ended as error:
+            return await run.give_up(error)
+
+    async def _work(self, turn: Step, run: Run) -> Outcome:
+        """Answer, or say what becomes of the message."""
+        try:
+            return await run.converse(turn)
+        except Ended as error:
+            turn.note(outcome=str(error.end))
+            if isinstance(error, ProviderError):
+                turn.note(calls_refused=error.tries)
+            if error.end is End.QUEUED:
+                turn.note(turns_before=len(self._recent), minutes_before=BUSY.seconds // 60)
+            raise
+        except asyncio.CancelledError:
+            turn.note(outcome="stopped", error=STOPPED, level=Level.WARN)
+            raise
+        finally:
+            self._recent.append(turn.trace.timepiece.now())

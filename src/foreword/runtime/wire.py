@@ -1,0 +1,51 @@
+"""The transport under the providers' libraries: no request leaves that does not hold our prompt, byte for byte."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import httpx2
+
+from foreword.runtime.own import NotOurs, Sending, own
+
+_SENDING: ContextVar[Sending | None] = ContextVar("foreword_sending", default=None)
+FRAMING = ("content-length", "transfer-encoding")
+
+
+@contextmanager
+def sending(what: Sending) -> Iterator[None]:
+    """Say what the requests inside this block hold; each task has its own."""
+    token = _SENDING.set(what)
+    try:
+        yield
+    finally:
+        _SENDING.reset(token)
+
+
+def write_body(raw: bytes, what: Sending) -> bytes:
+    """Write a request with our prompt in it."""
+    body = json.dumps(own(json.loads(raw), what), ensure_ascii=False, separators=(",", ":"))
+    return body.encode("utf-8", "replace")
+
+
+class OwnedTransport(httpx2.AsyncBaseTransport):
+    """Puts our prompt into each request and hands it on."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request as we made it."""
+        what = _SENDING.get()
+        if what is None:
+            raise NotOurs("a model was called without a prompt of ours; the request was not sent")
+        content = write_body(await request.aread(), what)
+        headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in FRAMING]
+        return await self._inner.handle_async_request(
+            httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=request.extensions)
+        )
+
+    async def aclose(self) -> None:
+        """Close what is below."""
+        await self._inner.aclose()

@@ -1,0 +1,136 @@
+"""What the providers answer with a 400: each rule names what is wrong with a request."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from foreword.standin.blocks import Body, list_parts
+
+MOST_MARKS = 4
+
+
+def judge_anthropic(body: Body) -> Iterator[str]:
+    """Name what POST /v1/messages refuses."""
+    yield from demand(body, "model", "max_tokens", "messages")
+    tools, system = body.get("tools", ()), list_parts(body.get("system"))
+    if any(part.get("type") != "text" or not str(part.get("text", "")).strip() for part in system):
+        yield "system: text content blocks must be non-empty"
+    if any(tool.get("input_schema", {}).get("type") != "object" for tool in tools):
+        yield "tools: input_schema is required"
+    messages = body["messages"]
+    parts = [part for message in messages for part in list_parts(message["content"])]
+    if any(part.get("type") == "text" and not str(part.get("text", "")).strip() for part in parts):
+        yield "messages: text content blocks must be non-empty"
+    if any(not list_parts(message["content"]) for message in messages):
+        yield "messages: content must not be empty"
+    yield from judge_marks([*tools, *system, *parts])
+    yield from judge_roles([message["role"] for message in messages])
+    yield from judge_results(messages)
+
+
+def judge_marks(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Name what is wrong with the cache marks, in the order of the request."""
+    marks = [item["cache_control"] for item in items if item.get("cache_control")]
+    if len(marks) > MOST_MARKS:
+        yield f"a maximum of 4 blocks with cache_control may be provided, found {len(marks)}"
+    if any(mark.get("type") != "ephemeral" or mark.get("ttl", "5m") not in ("5m", "1h") for mark in marks):
+        yield "cache_control: type is ephemeral, and ttl is 5m or 1h"
+    if any(one.get("ttl", "5m") == "5m" and other.get("ttl") == "1h" for one, other in pairwise(marks)):
+        yield "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+
+
+def judge_results(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Name results without their call, and calls without their result."""
+    called: list[str] = []
+    for at, message in enumerate(messages):
+        parts = list_parts(message["content"])
+        answered = [part["tool_use_id"] for part in parts if part.get("type") == "tool_result"]
+        yield from compare(at, called, answered)
+        called = [part["id"] for part in parts if part.get("type") == "tool_use"]
+    if called:
+        yield f"messages: tool_use ids without tool_result: {', '.join(called)}"
+
+
+def compare(at: int, called: Sequence[str], answered: Sequence[str]) -> Iterator[str]:
+    """Name the difference between the calls of one message and the results in the next."""
+    if missing := [each for each in called if each not in answered]:
+        yield f"messages.{at}: tool_use ids without tool_result: {', '.join(missing)}"
+    if stray := [each for each in answered if each not in called]:
+        yield f"messages.{at}: unexpected tool_use_id in tool_result blocks: {', '.join(stray)}"
+
+
+def judge_chat(body: Body) -> Iterator[str]:
+    """Name what POST /v1/chat/completions refuses."""
+    yield from demand(body, "model", "messages")
+    messages = body["messages"]
+    roles = [message["role"] for message in messages]
+    if "system" in roles[1:]:
+        yield "a system message comes first"
+    if any(tool.get("type") != "function" or "name" not in tool.get("function", {}) for tool in body.get("tools", ())):
+        yield "tools: function.name is required"
+    if any(message["role"] == "user" and not message.get("content") for message in messages):
+        yield "messages: a user message needs content"
+    open_calls: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in open_calls:
+                yield "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+            else:
+                open_calls.remove(message["tool_call_id"])
+            continue
+        if open_calls:
+            yield f"an assistant message with 'tool_calls' must be followed by tool messages: {', '.join(open_calls)}"
+        open_calls = [call["id"] for call in message.get("tool_calls", ())]
+    if open_calls:
+        yield f"an assistant message with 'tool_calls' must be followed by tool messages: {', '.join(open_calls)}"
+    yield from judge_roles([role for role in roles if role not in ("system", "tool")], tools="tool" in roles)
+
+
+def judge_responses(body: Body) -> Iterator[str]:
+    """Name what POST /v1/responses refuses."""
+    yield from demand(body, "model", "input")
+    if any(tool.get("type") != "function" or "name" not in tool for tool in body.get("tools", ())):
+        yield "tools: name is required beside type"
+    items = body["input"]
+    calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
+    results = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
+    yield from (f"No tool output found for function call {each}." for each in calls if each not in results)
+    yield from (f"No tool call found for function call output with call_id {each}." for each in results
+                if each not in calls)  # fmt: skip
+    for item in items:
+        if item.get("role") == "user":
+            kinds = {part.get("type") for part in list_parts(item["content"], "input_text")}
+            if kinds - {"input_text"}:
+                yield "input: the parts of a user message are input_text"
+    roles = [item["role"] for item in items if "role" in item]
+    yield from judge_roles(roles, tools=bool(calls))
+
+
+def judge_gemini(body: Body) -> Iterator[str]:
+    """Name what generateContent refuses."""
+    yield from demand(body, "contents")
+    contents = body["contents"]
+    if {content.get("role") for content in contents} - {"user", "model"}:
+        yield "contents: role is user or model"
+    if any(not content.get("parts") for content in contents):
+        yield "contents: parts must not be empty"
+    yield from judge_roles([content.get("role", "") for content in contents])
+    called = 0
+    for content in contents:
+        answered = sum("functionResponse" in part for part in content["parts"])
+        if called != answered:
+            yield "the number of function response parts must equal the number of function call parts before them"
+        called = sum("functionCall" in part for part in content["parts"])
+
+
+def judge_roles(roles: Sequence[str], *, tools: bool = False) -> Iterator[str]:
+    """Name what is wrong with the order of a conversation; around tools an assistant may speak twice."""
+    if not roles or roles[0] != "user":
+        yield "the first message is the user's"
+    if any(one == other and not (tools and one == "assistant") for one, other in pairwise(roles)):
+        yield "roles alternate"
+
+
+def demand(body: Body, *names: str) -> Iterator[str]:
+    """Name the fields that are missing."""
+    yield from (f"{name} is required" for name in names if not body.get(name))

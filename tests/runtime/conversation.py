@@ -1,0 +1,134 @@
+"""A conversation with a stand-in provider: a workspace, a loop over it, and turns that follow each other."""
+
+import asyncio
+
+from foreword import Tool, Toolset, Trust, Turn
+from foreword.events.event import EventType
+from foreword.events.reader import find_context
+from foreword.events.trace import Trace
+from foreword.runtime.ears import Ears
+from foreword.runtime.history import recount
+from foreword.runtime.loop import Loop, Work
+from foreword.runtime.models import Models
+from foreword.runtime.retrying import Retrying
+from foreword.testing import Heard, Listeners, make_workspace
+from foreword.tools import BUILT_IN, Answer
+
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5"}}
+users: {alice: {trust: full, timezone: UTC}}
+models:
+  "ollama:tiny": {native_tools: false, window: 32000}
+  "google:gemini-3-pro": {input_usd: 2, output_usd: 12, cache_read_usd: 0.2}
+"""
+FILES = {
+    "foreword.yaml": CONFIG,
+    "AGENTS.md": "".join(f"{number}. Ask before you buy anything, and keep the receipt.\n" for number in range(450)),
+    "USER.md": "She keeps bees.\n",
+    "memory/private/garden.md": "The plum tree was planted in 2019 by the east wall.\n",
+}
+MODELS = {
+    "anthropic": "anthropic:claude-sonnet-5",
+    "openai": "openai:gpt-5",
+    "responses": "openai-responses:gpt-5",
+    "gemini": "google:gemini-3-pro",
+}
+KEYS = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "GOOGLE_API_KEY": "k"}
+LAMPS = Tool(
+    name="lamps",
+    description="Turns lamps on and off.",
+    parameters={"type": "object", "properties": {"room": {"type": "string"}}, "required": ["room"]},
+    trust=Trust.PUBLIC,
+)
+
+
+def address(url):
+    """Write the addresses of a stand-in as a configuration has them."""
+    plain, versioned = ("anthropic", "google"), ("openai", "openai-responses", "ollama")
+    return {**dict.fromkeys(plain, url), **dict.fromkeys(versioned, f"{url}/v1")}
+
+
+class Lamps:
+    """A tool that remembers what it was asked."""
+
+    def __init__(self, *errors):
+        self.asked = []
+        self.errors = list(errors)
+
+    async def call(self, _assembly, _name, arguments):
+        """Turn a lamp on."""
+        self.asked.append(arguments)
+        if self.errors and (error := self.errors.pop(0)):
+            if isinstance(error, float):
+                await asyncio.sleep(error)
+            else:
+                raise error
+        text = f"The lamp in the {arguments['room']} is on."
+        return Answer(text=text, tokens=8)
+
+
+class Conversation:
+    """Turns of alice's, one after the other."""
+
+    def __init__(self, folder, url, model=MODELS["anthropic"], listeners=None, files=FILES, **options):
+        self.heard = Heard()
+        self.workspace = make_workspace(folder, files)
+        self.listeners = listeners or Listeners(recorder=self.heard)
+        self.model = model
+        self.slept = []
+        self.url = url
+        self.options = options
+        self.history = ()
+        self.deltas = []
+        self.steps = []
+        self.assembly = None
+        self.silence = 5.0
+
+    async def sleep(self, seconds):
+        """Note a wait, and do not wait."""
+        self.slept.append(seconds)
+
+    async def note_delta(self, delta):
+        """Keep a delta."""
+        self.deltas.append(delta)
+
+    async def note_step(self, messages):
+        """Keep a step."""
+        self.steps.append(messages)
+
+    def assemble(self, message, **facts):
+        """Assemble a turn after the history so far."""
+        known = {"user": "alice", "situation": "dm", "session": "abc", "message": message, "model": self.model}
+        return self.workspace.assemble(Turn(**{**known, "history": recount(self.history), **facts}))
+
+    def run(self, message, taken=(), **facts):
+        """Run one turn; what came of it is the history of the next."""
+        return asyncio.run(self.say(message, taken, **facts))
+
+    async def say(self, message, taken=(), **facts):
+        """Run one turn in a loop of its own."""
+        models = Models(address(self.url), KEYS, self.silence)
+        retrying = Retrying(sleep=self.sleep, chance=lambda: 0.0)
+        loop = Loop(self.workspace, models, self.listeners, **{"retrying": retrying, **self.options})
+        self.assembly = self.assemble(message, **facts)
+        trace = Trace(self.listeners.recorder, find_context(self.assembly))
+        ears = Ears(delta=self.note_delta, step=self.note_step)
+        try:
+            with trace.step(EventType.MESSAGE_RECEIVED, length=len(message)) as received:
+                work = Work(assembly=self.assembly, history=self.history, taken=taken)
+                outcome = await loop.run(work, received, ears)
+        finally:
+            await models.close()
+        if outcome.end.value != "queued":
+            self.history = (*self.history, *outcome.messages)
+        return outcome
+
+    def pick(self, kind):
+        """Pick the events of a kind."""
+        return [event for event in self.heard.events if event.type is kind]
+
+
+def with_tools(*tools):
+    """Make the facts of a turn that has these tools beside the built-in ones."""
+    return {"tools": Toolset([*BUILT_IN.tools, *tools])}

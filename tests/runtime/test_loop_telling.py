@@ -1,0 +1,112 @@
+"""Claims about what a turn tells: usage, cost and sections of each call, the prompt that was sent, and its budget."""
+
+import asyncio
+from contextlib import closing
+
+import pytest
+from conversation import FILES, MODELS, Conversation
+
+from foreword.events.budget import Purse
+from foreword.events.cost import foresee
+from foreword.events.event import EventType, Level, Reader
+from foreword.events.log import EventLog
+from foreword.events.prompts import Prompts, find_prompts
+from foreword.events.several import Several
+from foreword.runtime.loop import USUAL
+from foreword.runtime.outcome import End
+from foreword.standin import Hangs, Says
+from foreword.store.open import read_events
+from foreword.testing import NOON, FrozenClock, Heard, Listeners
+from foreword.words import Trust
+
+SHAPES = tuple(MODELS)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_usage_and_cost(tmp_path, stand_in, shape):
+    """A call is told with what the provider counted, what it cost, and which section cost how much."""
+    talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
+    for words in ("Hello", "And now?"):
+        outcome = talk.run(words)
+    for call, received in zip(talk.pick(EventType.API_CALL), stand_in.requests, strict=True):
+        counted = received.counted
+        assert call.usage.tokens_in == counted.total
+        assert (call.usage.cache_read, call.usage.cache_write) == (counted.read, counted.write)
+        assert call.usage.tokens_out > 0
+        sections = call.facts["sections"]
+        assert sum(tokens for _, tokens, _, _ in sections) == counted.total + call.usage.tokens_out
+        assert sum(usd for _, _, _, usd in sections) == pytest.approx(call.cost_usd)
+    done = talk.pick(EventType.TURN_COMPLETED)[-1]
+    assert done.facts["total_cost_usd"] == pytest.approx(call.cost_usd)
+    assert done.facts["calls"] == 1
+    assert (outcome.usage, outcome.cost_usd) == (call.usage, pytest.approx(call.cost_usd))
+    first, second = (one.cost_usd for one in talk.pick(EventType.API_CALL))
+    assert second < first
+
+
+def test_the_prompt_is_kept(tmp_path, stand_in):
+    """What the model saw can be shown afterwards, found by its turn."""
+    state = str(tmp_path / "state")
+    heard = Heard()
+    with EventLog(state) as log, closing(Prompts(state)) as prompts:
+        talk = Conversation(
+            tmp_path / "home", stand_in.url, listeners=Listeners(recorder=Several(log, heard), prompts=prompts)
+        )
+        talk.run("Hello")
+    built, call = (event for event in heard.events if event.prompt_hash)
+    assert built.prompt_hash == call.prompt_hash
+    with closing(read_events(state).connection) as connection:
+        (sent,) = find_prompts(connection, Reader(user="alice", clearance=Trust.FULL), built.place.trace)
+    assert sent.text == talk.assembly.prompt.text
+
+
+def test_budgets(tmp_path, stand_in):
+    """The most that a call can cost is reserved, what it cost is settled, and beyond the limit no call is made."""
+    free = Conversation(tmp_path / "free", stand_in.url)
+    most = foresee(free.assemble("Hello"), {}, USUAL.max_tokens).usd
+    limited = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}budgets: {{daily_usd: {most * 1.1:.4f}}}\n"}
+    talk = Conversation(tmp_path / "home", stand_in.url, files=limited)
+    with closing(Purse(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as purse:
+        talk.listeners = Listeners(recorder=talk.heard, purse=purse)
+        ends = [talk.run("Hello").end for _ in range(3)]
+        assert ends[0] is End.ANSWERED
+        assert ends[-1] is End.REFUSED
+        assert len(stand_in.requests) == ends.count(End.ANSWERED)
+    done = talk.pick(EventType.TURN_COMPLETED)[-1]
+    assert (done.level, done.facts["outcome"]) == (Level.ERROR, "refused")
+    assert "daily budget" in done.error
+    spent = sum(call.cost_usd for call in talk.pick(EventType.API_CALL))
+    assert 0 < spent < most
+    assert "daily budget" in talk.history[-1].parts[0].content
+
+
+def test_a_stopped_call_gives_back(tmp_path, stand_in):
+    """What was reserved for a call that was stopped before it was answered can be spent on the next one."""
+    free = Conversation(tmp_path / "free", stand_in.url)
+    most = foresee(free.assemble("Hello"), {}, USUAL.max_tokens).usd
+    limited = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}budgets: {{daily_usd: {most * 1.1:.4f}}}\n"}
+    talk = Conversation(tmp_path / "home", stand_in.url, files=limited)
+    stand_in.follow(Hangs(seconds=20))
+
+    async def stop():
+        turn = asyncio.create_task(talk.say("Hello"))
+        while not stand_in.requests:  # noqa: ASYNC110 - what is waited for happens in another thread
+            await asyncio.sleep(0.01)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    with closing(Purse(str(tmp_path / "state"), talk.workspace.config, FrozenClock(NOON))) as purse:
+        talk.listeners = Listeners(recorder=talk.heard, purse=purse)
+        asyncio.run(stop())
+        assert talk.run("Hello").end is End.ANSWERED
+
+
+def test_an_unknown_price(tmp_path, stand_in):
+    """A call that nobody can price is told without a cost, and why."""
+    talk = Conversation(tmp_path, stand_in.url, "ollama:tiny")
+    stand_in.follow(Says(text="Hm."))
+    assert talk.run("Hello").cost_usd is None
+    (call,) = talk.pick(EventType.API_CALL)
+    assert call.cost_usd is None
+    assert "no price is known" in call.facts["unpriced"]

@@ -1,0 +1,141 @@
+"""Claims about tools in a turn: memory answers over HTTP, fenced calls work, and no finished call is made twice."""
+
+import asyncio
+import json
+
+import pytest
+from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
+
+from foreword.events.event import EventType
+from foreword.runtime.acting import Beside, BuiltIn
+from foreword.runtime.ears import Calling, Returned, Words
+from foreword.runtime.history import dump, load
+from foreword.runtime.outcome import End
+from foreword.standin import Called, Refuses, Says
+
+SHAPES = tuple(MODELS)
+
+
+def fence(name, **arguments):
+    """Write a call as a model without native tools does."""
+    return f"```tool_call\n{json.dumps({'tool': name, 'arguments': arguments})}\n```\n"
+
+
+def light(talk, *errors):
+    """Let a conversation turn on lamps."""
+    lamps = Lamps(*errors)
+    talk.options["tools"] = Beside({"lamps": lamps}, BuiltIn(talk.workspace))
+    return lamps
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_memory_search(tmp_path, stand_in, shape):
+    """The model searches memory, reads on where the result says so, and answers; the log is told of the search."""
+    talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
+    stand_in.follow(
+        Says(text="Let me look.", calls=(Called(name="memory_search", arguments={"query": "plum tree"}),)),
+        Says(calls=(Called(name="memory_get", arguments={"path": "private/garden.md"}),)),
+        Says(text="In 2019, by the east wall."),
+    )
+    outcome = talk.run("When did we plant the plum tree?")
+    assert (outcome.end, outcome.text) == (End.ANSWERED, "In 2019, by the east wall.")
+    found, read = (outcome.messages[at].parts[0].content for at in (2, 4))
+    assert "private/garden.md, line 1" in found
+    assert read.startswith("The plum tree was planted in 2019")
+    assert talk.heard.types == [
+        "message_received", "prompt_built", "turn_started", "api_call", "memory_search", "tool_call", "api_call",
+        "tool_call", "api_call", "turn_completed",
+    ]  # fmt: skip
+    (search,) = talk.pick(EventType.MEMORY_SEARCH)
+    assert search.facts["count"] == 1
+    assert [delta for delta in talk.deltas if not isinstance(delta, Words)] == [
+        Calling(name="memory_search"),
+        Returned(name="memory_search", done=True),
+        Calling(name="memory_get"),
+        Returned(name="memory_get", done=True),
+    ]
+
+
+def test_fenced_calls(tmp_path, stand_in):
+    """A model without native tools calls them in its text: several, malformed ones too; people see only the words."""
+    talk = Conversation(tmp_path, stand_in.url, "ollama:tiny")
+    lamps = light(talk)
+    bad = "```tool_call\nlamps(hall)\n```\n"
+    first = f"Let me see.\n{fence('lamps', room='hall')}{bad}{fence('lamps', room='attic')}"
+    stand_in.follow(Says(text=first), Says(text="Both are on."))
+    outcome = talk.run("Lights, please.", **with_tools(LAMPS))
+    assert outcome.text == "Both are on."
+    assert lamps.asked == [{"room": "hall"}, {"room": "attic"}]
+    assert "tools" not in stand_in.body
+    assert stand_in.body["max_tokens"] == 8_192  # the name of the limit that servers beside OpenAI know
+    *_, before, results = stand_in.body["messages"]
+    assert (before["role"], before["content"]) == ("assistant", first)
+    texts = [part["text"] for part in results["content"]]
+    assert texts[0] == "Result of lamps:\nThe lamp in the hall is on."
+    assert texts[1].startswith("Result of your block:\nNothing was called: the block is no JSON")
+    assert texts[2] == "Result of lamps:\nThe lamp in the attic is on."
+    said = "".join(delta.text for delta in talk.deltas if isinstance(delta, Words))
+    assert said == "Let me see.\nBoth are on."
+    assert talk.run("Thanks").text == "Yes."
+    assert [one.refused for one in stand_in.requests] == [""] * 3
+
+
+def kill_at(talk, step, message, **facts):
+    """Run a turn that dies when a step is recorded; return what was recorded until then, as it is stored."""
+    stored = []
+
+    class Killed(BaseException):
+        """The process is gone."""
+
+    async def note(messages):
+        stored.append(dump(messages))
+        if len(stored) == step:
+            raise Killed
+
+    keep, talk.note_step = talk.note_step, note
+    with pytest.raises(Killed):
+        asyncio.run(talk.say(message, **facts))
+    talk.note_step = keep
+    return load(stored[-1])
+
+
+@pytest.mark.parametrize("model", [*MODELS.values(), "ollama:tiny"])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
+def test_going_on(tmp_path, stand_in, model, step):
+    """A turn that died after any step goes on after it: no finished call is repeated, none is left out."""
+    talk = Conversation(tmp_path, stand_in.url, model)
+    lamps = light(talk)
+    rooms = [("hall", "attic"), ("shed",)]
+    if model == "ollama:tiny":
+        script = [Says(text="".join(fence("lamps", room=room) for room in each)) for each in rooms]
+    else:
+        script = [Says(calls=tuple(Called(name="lamps", arguments={"room": room}) for room in each)) for each in rooms]
+    stand_in.follow(*script, Says(text="All on."))
+    taken = kill_at(talk, step, "Lights, please.", **with_tools(LAMPS))
+    outcome = talk.run("Lights, please.", taken, **with_tools(LAMPS))
+    assert outcome.text == "All on."
+    assert [asked["room"] for asked in lamps.asked] == ["hall", "attic", "shed"]
+    assert len(stand_in.requests) == 3
+    assert [one.refused for one in stand_in.requests] == [""] * 3
+    assert talk.run("Thanks", **with_tools(LAMPS)).text == "Yes."
+    assert stand_in.requests[-1].refused == ""
+
+
+def test_a_finished_turn(tmp_path, stand_in):
+    """A turn whose answer was recorded already is answered without a call."""
+    talk = Conversation(tmp_path, stand_in.url)
+    stand_in.follow(Says(text="Noon."))
+    taken = kill_at(talk, 1, "What time is it?")
+    assert talk.run("What time is it?", taken).text == "Noon."
+    assert len(stand_in.requests) == 1
+
+
+def test_queued_in_the_middle(tmp_path, stand_in):
+    """A turn that is queued after a tool has run goes on later with its steps, and does not run the tool again."""
+    talk = Conversation(tmp_path, stand_in.url)
+    lamps = light(talk)
+    stand_in.follow(Says(calls=(Called(name="lamps", arguments={"room": "hall"}),)), *[Refuses()] * 4)
+    outcome = talk.run("Light.", **with_tools(LAMPS))
+    assert (outcome.end, len(outcome.messages)) == (End.QUEUED, 3)
+    assert talk.run("Light.", outcome.messages, **with_tools(LAMPS)).text == "Yes."
+    assert len(lamps.asked) == 1

@@ -1,0 +1,140 @@
+"""Claims about the wire: what arrives at a provider is the envelope, over rounds of tools and over turns."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
+
+from foreword.runtime.acting import Beside, BuiltIn
+from foreword.runtime.outcome import End
+from foreword.standin import Called, Says
+
+SHAPES = tuple(MODELS)
+TALK = {"anthropic": "messages", "openai": "messages", "responses": "input", "gemini": "contents"}
+ADDED = {
+    "anthropic": {"max_tokens": 8192, "stream": True},
+    "openai": {"max_completion_tokens": 8192, "stream": True, "stream_options": {"include_usage": True}},
+    "responses": {"max_output_tokens": 8192, "stream": True, "include": ["reasoning.encrypted_content"]},
+    "gemini": {"generationConfig": {"maxOutputTokens": 8192, "responseModalities": ["TEXT"]}},
+}
+
+
+def call(room):
+    """Make a line of a script that calls the lamps."""
+    return Says(text="Let me see.", calls=(Called(name="lamps", arguments={"room": room}),))
+
+
+def strip(value):
+    """Take the cache marks off the messages, which move on with every request."""
+    if isinstance(value, list):
+        return [strip(one) for one in value]
+    if isinstance(value, dict):
+        return {name: strip(one) for name, one in value.items() if name != "cache_control"}
+    return value
+
+
+def start(tmp_path, stand_in, shape):
+    """Start a conversation in which lamps can be turned on."""
+    talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
+    talk.options["tools"] = Beside({"lamps": Lamps()}, BuiltIn(talk.workspace))
+    return talk
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_first_request(tmp_path, stand_in, shape):
+    """The first request is the envelope, down to the order of every key, and what a call adds; nothing else."""
+    talk = start(tmp_path, stand_in, shape)
+    outcome = talk.run("Is the <system>light</system> on? Grüße 🪶")
+    assert (outcome.end, outcome.text) == (End.ANSWERED, "Yes.")
+    request, body = talk.assembly.envelope().request, stand_in.body
+    assert {name: value for name, value in body.items() if name not in request} == ADDED[shape]
+    for name in request:
+        sent = strip(body[name]) if name == TALK[shape] else body[name]
+        assert json.dumps(sent) == json.dumps(request[name]), name
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_three_rounds_of_tools(tmp_path, stand_in, shape):
+    """Over three rounds of tools the prompt stays as it is, and each request extends the one before."""
+    talk = start(tmp_path, stand_in, shape)
+    stand_in.follow(call("hall"), call("attic"), call("shed"), Says(text="All on."))
+    outcome = talk.run("Lights, please.", **with_tools(LAMPS))
+    assert outcome.text == "All on."
+    assert [one.refused for one in stand_in.requests] == [""] * 4
+    bodies = [one.body for one in stand_in.requests]
+    request, where = talk.assembly.envelope().request, TALK[shape]
+    for body in bodies:
+        for name in request:
+            if name != where:
+                assert json.dumps(body[name]) == json.dumps(request[name]), name
+        assert strip(body[where])[: len(request[where])] == request[where]
+    for one, other in pairwise(bodies):
+        assert strip(other[where])[: len(one[where])] == strip(one[where])
+        assert len(other[where]) > len(one[where])
+    assert "shed is on" in json.dumps(bodies[-1][where])
+    assert "pydantic" not in stand_in.requests[-1].raw.decode().lower()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_three_turns(tmp_path, stand_in, shape, clock):
+    """Over three turns each request extends the one before, tails and all, and the cache is read on the second."""
+    talk = start(tmp_path, stand_in, shape)
+    for number, words in enumerate(("Good morning", "And the bees?", "Thanks"), 1):
+        stand_in.follow(call("hall"), Says(text=f"Answer {number}."))
+        assert talk.run(words, **with_tools(LAMPS)).text == f"Answer {number}."
+        clock.move(60)
+    bodies = [one.body for one in stand_in.requests]
+    where = TALK[shape]
+    for one, other in pairwise(bodies):
+        assert strip(other[where])[: len(one[where])] == strip(one[where])
+    newest = talk.assembly.envelope().request
+    for name in newest:
+        if name != where:
+            assert json.dumps(bodies[-1][name]) == json.dumps(newest[name]), name
+    assert json.dumps(newest[where][-1]) in json.dumps(strip(bodies[-2][where]))
+    counted = [one.counted for one in stand_in.requests]
+    assert counted[0].read == 0
+    assert all(one.read > 0.9 * one.total for one in counted[2:]), counted
+
+
+def test_marks(tmp_path, stand_in):
+    """There are at most four marks, over turns and rounds; the last one stands at the end of the conversation."""
+    talk = start(tmp_path, stand_in, "anthropic")
+    for words in ("Good morning", "And the bees?", "Thanks"):
+        stand_in.follow(call("hall"), call("attic"), Says(text="So."))
+        talk.run(words, **with_tools(LAMPS))
+    for one in stand_in.requests:
+        marks = [part for message in one.body["messages"] for part in message["content"] if "cache_control" in part]
+        assert marks == [one.body["messages"][-1]["content"][-1]]
+        assert [part.get("cache_control") for part in one.body["system"]] == [{"type": "ephemeral"}] * 2
+
+
+def test_many_calls_at_once(tmp_path, stand_in):
+    """A round of more blocks than a provider looks back over still reads what was cached before it."""
+    talk = start(tmp_path, stand_in, "anthropic")
+    many = tuple(Called(name="lamps", arguments={"room": f"room {number}"}) for number in range(15))
+    stand_in.follow(Says(text="All of them.", calls=many), Says(text="Done."))
+    talk.run("Lights everywhere.", **with_tools(LAMPS))
+    first, second = (one.counted for one in stand_in.requests)
+    assert second.read == first.read + first.write
+    assert stand_in.requests[1].refused == ""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_results_are_not_rewritten(tmp_path, stand_in, shape):
+    """A result of a tool arrives as the tool gave it, also where it looks like a tag of the library."""
+    talk = start(tmp_path, stand_in, shape)
+    stand_in.follow(call("<system>hall</system> <context>"), Says(text="On."))
+    talk.run("Light.", **with_tools(LAMPS))
+    last = json.dumps(stand_in.body[TALK[shape]][-1])
+    assert "The lamp in the <system>hall</system> <context> is on." in last
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_letters_that_are_none(tmp_path, stand_in, shape):
+    """Half a letter in a message does not spoil the session, nor does a very long one."""
+    talk = start(tmp_path, stand_in, shape)
+    assert talk.run("broken \ud83d letter").text == "Yes."
+    assert talk.run("x " * 100_000).text == "Yes."
+    assert "broken ? letter" in json.dumps(stand_in.body[TALK[shape]])
