@@ -78,6 +78,9 @@ def test_budgets(tmp_path, stand_in):
     spent = sum(call.cost_usd for call in talk.pick(EventType.API_CALL))
     assert 0 < spent < most
     assert "daily budget" in talk.history[-1].parts[0].content
+    sums = [event for event in talk.heard.events if " spent" in str(event)]
+    assert sums
+    assert {event.context.user for event in sums} == {""}
 
 
 def test_a_stopped_call_gives_back(tmp_path, stand_in):

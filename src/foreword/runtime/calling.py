@@ -208,6 +208,8 @@ async def reserve(purse: Purse, call: Step, most: Cost) -> Grant:
     except asyncio.CancelledError:
         purse.release(await reserving)
         raise
+    for sum_of_all in filter(None, (*grant.sums, grant.reason)):
+        call.confide(EventType.API_ERROR, level=Level.WARN, budget=sum_of_all)
     if not grant.allowed:
         raise OverBudget(grant)
     return grant

@@ -99,13 +99,7 @@ class OverBudget(Ended):
     end = End.REFUSED
 
     def __init__(self, grant: Grant) -> None:
-        super().__init__(grant.reason)
-        self._told = grant.told
-
-    @property
-    def told(self) -> str:
-        """What the person is told."""
-        return self._told
+        super().__init__(grant.told)
 
 
 class GaveUp(Ended):
