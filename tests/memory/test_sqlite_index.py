@@ -1,11 +1,12 @@
 """Claims about the index."""
 
+import stat
 from pathlib import Path
 
 import pytest
 
 from foreword.memory.chunk import split
-from foreword.memory.sqlite_index import COMMON, GAP, SqliteIndex
+from foreword.memory.sqlite_index import COMMON, FILE, GAP, SqliteIndex
 
 
 @pytest.fixture
@@ -114,3 +115,9 @@ def test_store_names(index: SqliteIndex) -> None:
         put(index, name, "x.md", f"only{name.encode().hex()}")
     assert all(index.figures(name).chunks == 1 for name in ("a-b", "a_b", "A_B", "a.b", "select"))
     assert index.frequency("a-b", f"only{b'a-b'.hex()}") == 1
+
+
+def test_for_nobody_else(tmp_path: Path) -> None:
+    """Only its owner may read the file: it holds the words of every store."""
+    SqliteIndex(str(tmp_path)).close()
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600

@@ -35,6 +35,8 @@ class SqliteIndex:
     def _open(self) -> None:
         self._base = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         self._base.execute("PRAGMA journal_mode=WAL")
+        with suppress(OSError):
+            os.chmod(self.path, 0o600)  # it holds the words of every store
         self._base.execute("PRAGMA synchronous=NORMAL")
         self._base.execute("PRAGMA secure_delete=ON")  # what is forgotten does not stay in free pages
         if self._base.execute("PRAGMA user_version").fetchone()[0] not in (0, VERSION):
