@@ -218,7 +218,7 @@ class Desk:
         )
         for (sections,) in rows:
             if sections:
-                count_sections(shares, read_sections({"sections": json.loads(sections)}))
+                count_sections(shares, read_sections(json.loads(sections)))
         yield from shares.items()
 
     def scope(self) -> tuple[str, list[Any]]:
