@@ -121,3 +121,17 @@ def test_for_nobody_else(tmp_path: Path) -> None:
     """Only its owner may read the file: it holds the words of every store."""
     SqliteIndex(str(tmp_path)).close()
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+
+
+def test_authors_come_and_go(index: SqliteIndex) -> None:
+    """Who speaks in no document any more is no author, however the last one went."""
+    with index.writing():
+        index.put("talk", "a.md", ("1", "1"), split("Ann: a\n\nBen: b\n\nAnn: c"))
+        index.put("talk", "b.md", ("1", "2"), split("Ann: a\n\nDan: b\n\nAnn: c"))
+    assert sorted(index.figures("talk").authors) == ["Ann", "Ben", "Dan"]
+    with index.writing():
+        index.drop("talk", "a.md")
+    assert sorted(index.figures("talk").authors) == ["Ann", "Dan"]
+    with index.writing():
+        index.put("talk", "b.md", ("2", "3"), split("Nobody here."))
+    assert index.figures("talk").authors == ()

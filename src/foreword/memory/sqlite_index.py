@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
@@ -11,7 +12,7 @@ from foreword.memory.chunk import Chunk
 from foreword.memory.index import QUESTION, TIMED, Damaged, Figures, Found, Row
 
 FILE = "memory.sqlite"
-VERSION = 3  # of the tables and of how documents are split; another one is built anew
+VERSION = 4  # of the tables and of how documents are split; another one is built anew
 PATIENCE = 5.0  # seconds to wait for another process that writes
 TOKENIZE = "porter unicode61 remove_diacritics 2"
 KINDS = ("vocabulary", "counts", "words", "chunks", "documents", "authors")  # in the order in which they can go
@@ -128,7 +129,7 @@ class SqliteIndex:
         )
         base.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary_{name} USING fts5vocab(words_{name}, instance)")
         base.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS counts_{name} USING fts5vocab(words_{name}, row)")
-        base.execute(f"CREATE TABLE IF NOT EXISTS authors_{name}(name TEXT PRIMARY KEY) WITHOUT ROWID")
+        base.execute(f"CREATE TABLE IF NOT EXISTS authors_{name}(name TEXT PRIMARY KEY, chunks INTEGER) WITHOUT ROWID")
         base.execute(f"CREATE INDEX IF NOT EXISTS chunks_{name}_document ON chunks_{name}(document)")
 
     def stamps(self, store: str) -> Mapping[str, tuple[str, str]]:
@@ -179,7 +180,11 @@ class SqliteIndex:
             f"INSERT INTO words_{name}(rowid, text, heading) VALUES (?, ?, ?)",
             [(one[0], one[9], one[8]) for one in rows],
         )
-        base.executemany(f"INSERT OR IGNORE INTO authors_{name} VALUES (?)", {(one[6],) for one in rows if one[6]})
+        base.executemany(
+            f"INSERT INTO authors_{name} VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET chunks = chunks + excluded.chunks",
+            sorted(Counter(one[6] for one in rows if one[6]).items()),
+        )
         base.execute(f"UPDATE documents_{name} SET words = ? WHERE id = ?", (words, document))
         self._touch(store, len(rows), words)
 
@@ -195,6 +200,9 @@ class SqliteIndex:
             f"SELECT 'delete', id, text, heading FROM chunks_{name} WHERE document = ?",
             found,
         )
+        gone = base.execute(f"SELECT count(*), author FROM chunks_{name} WHERE document = ? GROUP BY author", found)
+        base.executemany(f"UPDATE authors_{name} SET chunks = chunks - ? WHERE name = ?", gone.fetchall())
+        base.execute(f"DELETE FROM authors_{name} WHERE chunks <= 0")
         chunks = base.execute(f"DELETE FROM chunks_{name} WHERE document = ?", found).rowcount
         (words,) = base.execute(f"DELETE FROM documents_{name} WHERE id = ? RETURNING words", found).fetchone()
         self._touch(store, -chunks, -words)
@@ -210,8 +218,6 @@ class SqliteIndex:
     def scrub(self, store: str) -> None:
         """Leave no byte in the file of what was dropped."""
         name = self._name(store)
-        with self.writing():
-            self._base.execute(f"DELETE FROM authors_{name} WHERE name NOT IN (SELECT author FROM chunks_{name})")
         self._base.execute(f"INSERT INTO words_{name}(words_{name}) VALUES ('optimize')")
         self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
