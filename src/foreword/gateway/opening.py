@@ -8,7 +8,7 @@ from typing import TextIO
 
 from foreword.events.listening import listen
 from foreword.frozen import frozen
-from foreword.gateway.equipping import Equipping
+from foreword.gateway.equipping import Equipping, Extra
 from foreword.gateway.gateway import USUAL as RHYTHM
 from foreword.gateway.gateway import Gateway, Rhythm
 from foreword.gateway.inbox import Inbox
@@ -17,7 +17,6 @@ from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.working import USUAL as PATIENCE
 from foreword.gateway.working import Patience, Working
 from foreword.gateway.writer import Writer
-from foreword.runtime.acting import Tools
 from foreword.runtime.loop import Loop
 from foreword.runtime.models import Models
 from foreword.runtime.retrying import PATIENT, Retrying
@@ -43,8 +42,8 @@ class Options:
     patience: Patience = PATIENCE
     retrying: Retrying = PATIENT
     bounds: Bounds = BOUNDS
-    further: Mapping[str, Tools] | None = None
-    """Tools of one's own, by name; the agent has them beside the others."""
+    extras: tuple[Extra, ...] = ()
+    """Tools of one's own, which the agents have beside the others."""
 
 
 AS_USUAL = Options()
@@ -62,7 +61,7 @@ async def open_gateway(
         models = Models({}, environ)
         opened.push_async_callback(models.close)
         inbox: Inbox = SqliteInbox(writer, options.clock)
-        equipping = Equipping(workspace)
+        equipping = Equipping(workspace, models, options.extras)
         loop = Loop(
             workspace, models, listeners, tools=equipping.tools, bounds=options.bounds, retrying=options.retrying
         )
