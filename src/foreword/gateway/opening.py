@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -12,6 +13,7 @@ from foreword.gateway.equipping import Equipping, Extra
 from foreword.gateway.gateway import USUAL as RHYTHM
 from foreword.gateway.gateway import Gateway, Rhythm
 from foreword.gateway.inbox import Inbox
+from foreword.gateway.outbox import Channel, Outbox
 from foreword.gateway.preparing import Preparing
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.working import USUAL as PATIENCE
@@ -42,6 +44,8 @@ class Options:
     patience: Patience = PATIENCE
     retrying: Retrying = PATIENT
     bounds: Bounds = BOUNDS
+    channels: Mapping[str, Channel] = field(default_factory=dict)
+    """Channels that deliver replies by themselves, by name."""
     extras: tuple[Extra, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
 
@@ -67,6 +71,7 @@ async def open_gateway(
         )
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
-        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience))
+        outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
+        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
         opened.push_async_callback(gateway.close)
         yield gateway
