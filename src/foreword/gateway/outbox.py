@@ -1,7 +1,7 @@
 """The outbox: replies on their way to channels that deliver by themselves, such as a messenger.
 
 A reply is in the outbox from the moment its turn ends. Where a channel takes a key, one that is sent
-twice is shown once; for the others a send whose end is not known is recorded as uncertain and never repeated in silence.
+twice is shown once; for the others a send whose end nobody knows is recorded as uncertain and not repeated in silence.
 """
 
 import asyncio
