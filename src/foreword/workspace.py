@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from foreword.assemble import assemble
+from foreword.assemble import assemble, decide
 from foreword.assembly import Assembly
 from foreword.blueprint import Blueprint
 from foreword.blueprint import load as load_blueprint
@@ -23,9 +23,24 @@ from foreword.sources.document import Trouble
 from foreword.sources.ground import Ground
 from foreword.sources.passage import Passage
 from foreword.sources.wording import judge_wording
+from foreword.store.reader import StateReader
 from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
-from foreword.tools import BUILT_IN, INTROSPECTION, REMEMBERING, Answer, Reading, Remembering, call
+from foreword.tools import (
+    BUILT_IN,
+    INSTRUCTING,
+    INTROSPECTION,
+    REMEMBERING,
+    TASKS,
+    Answer,
+    Instructing,
+    Reading,
+    Remembering,
+    TaskKeeping,
+    call,
+)
+from foreword.tools.instructing import INSTRUCTED
+from foreword.trust import has_company
 from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Trust, Vocabulary
 
@@ -53,7 +68,9 @@ class Workspace:
         self.files = Files(path)
         self.fault: InputError | None = None
         self._clock = clock
-        self._shelf = CountShelf(os.path.join(self.files.root, STATE))
+        self._folder = os.path.join(self.files.root, STATE)
+        self._shelf = CountShelf(self._folder)
+        self._kept = StateReader(self._folder)
         self._counters: dict[Vocabulary, Counter] = {}
         self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
         self._memory: tuple[Config, Memory] | None = None
@@ -81,12 +98,16 @@ class Workspace:
     def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         """Run one of the built-in tools that a prompt names, at the clearance of its turn."""
         if name in REMEMBERING:
-            return Remembering(assembly, self.ground, self.memory).call(name, arguments)
+            kept = self.find_instructions(assembly.turn)
+            return Remembering(assembly, self.ground, self.memory, kept).call(name, arguments)
         if name in INTROSPECTION:
             from foreword.tools.inquiry import Inquiry
 
-            state = os.path.join(self.files.root, STATE)
-            return Inquiry(assembly, self.ground, self.memory, state).call(name, arguments)
+            return Inquiry(assembly, self.ground, self.memory, self._folder).call(name, arguments)
+        if name in INSTRUCTING:
+            return Instructing(assembly, self._folder).call(name, arguments)
+        if name in TASKS:
+            return TaskKeeping(assembly, self._folder).call(name, arguments)
         return call(assembly, self.ground, name, arguments)
 
     @property
@@ -95,19 +116,19 @@ class Workspace:
         if self._memory is None or self._memory[0] is not self.config:
             if self._memory:
                 self._memory[1].close()
-            state = os.path.join(self.files.root, STATE)
-            self._memory = (self.config, Memory(self.files, self.config, state, self._clock))
+            self._memory = (self.config, Memory(self.files, self.config, self._folder, self._clock))
         return self._memory[1]
 
     def complete(self, turn: Turn, ground: Ground) -> Turn:
-        """Fill in what the caller left open: the first agent, its model, the built-in tools, and the time."""
+        """Fill in what the caller left open: agent, model, instructions, the built-in tools, and the time."""
         agents = ground.config.agents
         agent = turn.agent or next(iter(agents))
         if agent not in agents:
             raise UnknownName("agent", agent, agents)
         model = turn.model or agents[agent].model
+        instructions = turn.instructions or self._recall_instructions(turn, agent, ground)
         named = turn.agent and turn.model == model and turn.mode and turn.mode is not Mode.NONE
-        if named and turn.now and turn.tools is not None:
+        if named and turn.now and turn.tools is not None and instructions == turn.instructions:
             return turn
         mode = turn.mode or choose_mode(ground.measure(model).facts)
         return replace(
@@ -116,8 +137,23 @@ class Workspace:
             model=model,
             mode=mode,
             now=turn.now or self._clock(),
+            instructions=instructions,
             tools=find_tools(turn.tools, mode),
         )
+
+    def find_instructions(self, turn: Turn) -> str | None:
+        """Find the standing instructions that the store has for the person of a complete turn, where nobody else reads.
+
+        None says that there never were any.
+        """
+        alone = turn.user and not has_company(turn)
+        return self._kept.find_instructions(turn.user, turn.agent) if alone else None
+
+    def _recall_instructions(self, turn: Turn, agent: str, ground: Ground) -> str:
+        """Recall a person's instructions, unless the clearance is too low for them: then they are not even opened."""
+        if not turn.user or has_company(turn) or decide(turn, ground).level < INSTRUCTED:
+            return ""
+        return self._kept.find_instructions(turn.user, agent) or ""
 
     def blueprint(self, name: str) -> Blueprint:
         """Return a blueprint: the workspace's own of this name, else the shipped one; a broken edit changes nothing."""
@@ -172,6 +208,7 @@ class Workspace:
             counter.save()
         if self._memory:
             self._memory[1].close()
+        self._kept.close()
 
     def __enter__(self) -> Self:
         return self
@@ -197,6 +234,7 @@ class Workspace:
             files=self.files,
             measure=measure,
             hooks=find_hooks(config.prompt.hooks, text),
+            characters=self._kept.find_character,
             memories=self if config.memory.recall else None,
         )
 
