@@ -25,7 +25,8 @@ from foreword.sources.passage import Passage
 from foreword.sources.wording import judge_wording
 from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
-from foreword.tools import BUILT_IN, INTROSPECTION, REMEMBERING, Answer, Reading, Remembering, call
+from foreword.tools import BUILT_IN, INTROSPECTION, REMEMBERING, SKILLS, Answer, Reading, Remembering, call
+from foreword.tools.skills import read_skill
 from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Trust, Vocabulary
 
@@ -82,6 +83,8 @@ class Workspace:
         """Run one of the built-in tools that a prompt names, at the clearance of its turn."""
         if name in REMEMBERING:
             return Remembering(assembly, self.ground, self.memory).call(name, arguments)
+        if name in SKILLS:
+            return read_skill(assembly, self.ground, arguments)
         if name in INTROSPECTION:
             from foreword.tools.inquiry import Inquiry
 

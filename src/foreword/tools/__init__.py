@@ -4,6 +4,7 @@ from foreword.tools.answer import Answer
 from foreword.tools.introspection import INTROSPECTION
 from foreword.tools.reading import READING, Reading, call
 from foreword.tools.remembering import REMEMBERING, Remembering
+from foreword.tools.skills import SKILLS
 from foreword.turn import Toolset
 
 BUILT_IN = Toolset([*READING.tools, *REMEMBERING.tools])
@@ -14,6 +15,7 @@ __all__ = [
     "INTROSPECTION",
     "READING",
     "REMEMBERING",
+    "SKILLS",
     "WITH_LOG",
     "Answer",
     "Reading",
