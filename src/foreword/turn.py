@@ -30,6 +30,8 @@ class Tool:
     """Whether it changes the world; then a person is asked first where the channel can."""
     seconds: float | None = None
     """How long it may take, where that is not the usual time."""
+    reaches: Trust = Trust.FULL
+    """The least clearance that can read what it writes; a turn above that needs the yes of a person."""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):

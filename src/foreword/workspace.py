@@ -25,7 +25,7 @@ from foreword.sources.passage import Passage
 from foreword.sources.wording import judge_wording
 from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
-from foreword.tools import BUILT_IN, INTROSPECTION, REMEMBERING, SKILLS, Answer, Reading, Remembering, call
+from foreword.tools import BUILT_IN, FILES, INTROSPECTION, REMEMBERING, SKILLS, Answer, Reading, Remembering, call
 from foreword.tools.skills import read_skill
 from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Trust, Vocabulary
@@ -85,6 +85,10 @@ class Workspace:
             return Remembering(assembly, self.ground, self.memory).call(name, arguments)
         if name in SKILLS:
             return read_skill(assembly, self.ground, arguments)
+        if name in FILES:
+            from foreword.tools.filing import Filing
+
+            return Filing(assembly, self.ground).call(name, arguments)
         if name in INTROSPECTION:
             from foreword.tools.inquiry import Inquiry
 

@@ -34,6 +34,16 @@ class Responsibility:
 
 
 @frozen(eq=True)
+class Directory:
+    """A folder that an agent may work in."""
+
+    path: str
+    """The folder; a relative one lies in the workspace."""
+    trust: Trust = Trust.INNER
+    """The least clearance that may read in it."""
+
+
+@frozen(eq=True)
 class Agent:
     """One agent of the workspace."""
 
@@ -51,8 +61,13 @@ class Agent:
     """What it has taken on, each under a title."""
     role: str = ""
     """Who it is and how it works in one text, as older configurations have it."""
-    directories: tuple[str, ...] = ()
-    """Folders it may work in, beside its workspace."""
+    directories: tuple[Directory | str, ...] = ()
+    """Folders it may work in: paths, or mappings with a trust of their own."""
+
+    @property
+    def folders(self) -> tuple[Directory, ...]:
+        """The directories, each with its trust."""
+        return tuple(Directory(path=one) if isinstance(one, str) else one for one in self.directories)
 
 
 @frozen(eq=True)

@@ -1,6 +1,7 @@
 """The tools that redeem what a prompt offers, those that remember, and those that say what went on."""
 
 from foreword.tools.answer import Answer
+from foreword.tools.files import FILES
 from foreword.tools.introspection import INTROSPECTION
 from foreword.tools.reading import READING, Reading, call
 from foreword.tools.remembering import REMEMBERING, Remembering
@@ -12,6 +13,7 @@ WITH_LOG = Toolset([*BUILT_IN.tools, *INTROSPECTION.tools])  # for an agent whos
 
 __all__ = [
     "BUILT_IN",
+    "FILES",
     "INTROSPECTION",
     "READING",
     "REMEMBERING",
