@@ -27,7 +27,9 @@ class Tool:
     trust: Trust = Trust.FULL
     kind: str = ""
     changes: bool = False
-    """Whether it changes the world; then a person is asked first where the channel can."""
+    """Whether it changes the world; then a person is asked first where the channel can, and it is begun once."""
+    confirm: bool = True
+    """Whether a person is asked, where it changes something; not if the owner has said yes for good."""
     seconds: float | None = None
     """How long it may take, where that is not the usual time."""
     reaches: Trust = Trust.FULL

@@ -14,6 +14,7 @@ from foreword.runtime.arguments import judge
 from foreword.runtime.calls import Asked, Malformed
 from foreword.runtime.consent import Call, find_objection
 from foreword.runtime.ears import Ears
+from foreword.runtime.failing import ToolFailed
 from foreword.tools import Answer, Reading
 from foreword.tools.telling import tell_answer
 from foreword.turn import Tool
@@ -121,6 +122,9 @@ async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Res
     except InputError as error:
         step.note(status="refused", level=Level.WARN)
         return Result(text=f"{asked.name} refused: {error}", done=False)
+    except ToolFailed as error:
+        step.note(**describe_error(error))
+        return Result(text=f"{asked.name} failed: {error}", done=False)
     except TimeoutError:
         step.note(error=f"no answer within {seconds:g} s")
         return Result(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)

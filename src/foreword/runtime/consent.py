@@ -39,6 +39,8 @@ async def find_objection(step: Step, ears: Ears, call: Call) -> str:
     if not await ears.may_begin(call.id, name):
         step.note(interrupted="yes")
         return BEGUN.format(name=name)
+    if not call.tool.confirm:
+        return ""
     allowed = await ears.is_allowed(Asking(id=call.id, name=name, question=write_question(call.asked)))
     if allowed is None:
         return "" if call.clearance <= call.tool.reaches else BELOW.format(name=name, reaches=call.tool.reaches)
