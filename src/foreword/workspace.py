@@ -28,9 +28,11 @@ from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
 from foreword.tools import (
     BUILT_IN,
+    FILES,
     INSTRUCTING,
     INTROSPECTION,
     REMEMBERING,
+    SKILLS,
     TASKS,
     Answer,
     Instructing,
@@ -40,6 +42,7 @@ from foreword.tools import (
     call,
 )
 from foreword.tools.instructing import INSTRUCTED
+from foreword.tools.skills import read_skill
 from foreword.trust import has_company
 from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Trust, Vocabulary
@@ -100,6 +103,12 @@ class Workspace:
         if name in REMEMBERING:
             kept = self.find_instructions(assembly.turn)
             return Remembering(assembly, self.ground, self.memory, kept).call(name, arguments)
+        if name in SKILLS:
+            return read_skill(assembly, self.ground, arguments)
+        if name in FILES:
+            from foreword.tools.filing import Filing
+
+            return Filing(assembly, self.ground).call(name, arguments)
         if name in INTROSPECTION:
             from foreword.tools.inquiry import Inquiry
 

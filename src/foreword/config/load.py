@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Situation
+from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Server, Situation
 from foreword.config.structure import Keys, Place, settle, spell, structure
 from foreword.errors import Fault, suggest
 
@@ -47,6 +47,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_twins(places)
     yield from _check_titles(places)
     yield from _check_models(places)
+    yield from _check_servers(places)
     yield from _check_budgets(places)
     yield from _check_events(places)
 
@@ -141,6 +142,25 @@ def _check_events(places: Places) -> Iterator[Finding]:
     for keys, line, address in _find_texts(places, "events", "otlp"):
         if address and not address.startswith(("http://", "https://")):
             yield keys, line, "must be an address that begins with http:// or https://"
+
+
+def _check_servers(places: Places) -> Iterator[Finding]:
+    named: set[tuple[object, str]] = set()
+    for keys, place in _find(places, "agents", "*", "mcp", "*"):
+        server = place.value
+        if not isinstance(server, Server):
+            continue
+        if bool(server.command) == bool(server.url):
+            yield keys, place.line, "must have either a command or a url"
+        elif server.url and not server.url.startswith(("http://", "https://")):
+            yield keys, place.line, "must have a url that begins with http:// or https://"
+        elif server.seconds <= 0:
+            yield keys, place.line, "must have seconds above 0"
+        elif server.name and (problem := _judge_name(server.name, _NAME)):
+            yield (*keys, "name"), place.line, problem
+        elif server.name and (keys[1], server.name) in named:
+            yield (*keys, "name"), place.line, f"repeats the server {server.name!r}"
+        named.add((keys[1], server.name))
 
 
 def _check_budgets(places: Places) -> Iterator[Finding]:
