@@ -107,16 +107,18 @@ class Workspace:
             raise UnknownName("agent", agent, agents)
         model = turn.model or agents[agent].model
         named = turn.agent and turn.model == model and turn.mode and turn.mode is not Mode.NONE
-        if named and turn.now and turn.tools is not None:
+        facts = ground.measure(model).facts
+        mode = turn.mode or choose_mode(facts)
+        tools = find_tools(turn.tools, mode, facts)
+        if named and turn.now and tools is turn.tools:
             return turn
-        mode = turn.mode or choose_mode(ground.measure(model).facts)
         return replace(
             turn,
             agent=agent,
             model=model,
             mode=mode,
             now=turn.now or self._clock(),
-            tools=find_tools(turn.tools, mode),
+            tools=tools,
         )
 
     def blueprint(self, name: str) -> Blueprint:
@@ -221,9 +223,13 @@ def choose_mode(facts: ModelFacts) -> Mode:
     return Mode.MINIMAL if facts.local or facts.window < SMALL_WINDOW else Mode.FULL
 
 
-def find_tools(named: Toolset | None, mode: Mode) -> Toolset:
-    """Find the tools of a turn: those it names, else the built-in ones; a title or a summary is made without any."""
-    if mode is Mode.NONE:
+def find_tools(named: Toolset | None, mode: Mode, facts: ModelFacts) -> Toolset:
+    """Find the tools of a turn: those it names, else the built-in ones; some turns and some models have none.
+
+    A title or a summary is made without any. A model that cannot use them gets none in the small prompt that is made
+    for it; who asks for the full one by its name gets all of it.
+    """
+    if mode is Mode.NONE or (mode is Mode.MINIMAL and not facts.tools):
         return NO_TOOLS
     return BUILT_IN if named is None else named
 
