@@ -68,9 +68,9 @@ class Workspace:
         self.files = Files(path)
         self.fault: InputError | None = None
         self._clock = clock
-        self._folder = os.path.join(self.files.root, STATE)
-        self._shelf = CountShelf(self._folder)
-        self._kept = StateReader(self._folder)
+        self.state = os.path.join(self.files.root, STATE)
+        self._shelf = CountShelf(self.state)
+        self._kept = StateReader(self.state)
         self._counters: dict[Vocabulary, Counter] = {}
         self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
         self._memory: tuple[Config, Memory] | None = None
@@ -103,11 +103,11 @@ class Workspace:
         if name in INTROSPECTION:
             from foreword.tools.inquiry import Inquiry
 
-            return Inquiry(assembly, self.ground, self.memory, self._folder).call(name, arguments)
+            return Inquiry(assembly, self.ground, self.memory, self.state).call(name, arguments)
         if name in INSTRUCTING:
-            return Instructing(assembly, self._folder).call(name, arguments)
+            return Instructing(assembly, self.state).call(name, arguments)
         if name in TASKS:
-            return TaskKeeping(assembly, self._folder).call(name, arguments)
+            return TaskKeeping(assembly, self.state).call(name, arguments)
         return call(assembly, self.ground, name, arguments)
 
     @property
@@ -116,7 +116,7 @@ class Workspace:
         if self._memory is None or self._memory[0] is not self.config:
             if self._memory:
                 self._memory[1].close()
-            self._memory = (self.config, Memory(self.files, self.config, self._folder, self._clock))
+            self._memory = (self.config, Memory(self.files, self.config, self.state, self._clock))
         return self._memory[1]
 
     def complete(self, turn: Turn, ground: Ground) -> Turn:
