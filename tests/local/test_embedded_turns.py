@@ -12,10 +12,12 @@ import urllib.request
 import pytest
 from embedded import MODEL, Embedded, ask
 
+from foreword import Turn
 from foreword.events.event import EventType
+from foreword.runtime.loop import Bounds
 from foreword.runtime.outcome import End
 
-TEMPLATE = 12  # tokens that the template puts around the messages of one turn
+TEMPLATE = 24  # tokens that the template puts around the messages of one turn, with what is counted a little low
 
 
 def test_sessions_keep_their_prefix(tmp_path, environ):
@@ -79,7 +81,7 @@ def test_stopping(tmp_path, environ):
             else:
                 pytest.fail("the engine goes on")
             assert max(slot.get("n_decoded", 0) for slot in slots) < 900
-            house.loop._bounds = house.loop._bounds.__class__(max_tokens=4)
+            house.loop._bounds = Bounds(max_tokens=4)
             outcome = await house.say("a", "Hello.")
             assert outcome.end is End.ANSWERED
             assert house.engine.start() is running
@@ -102,8 +104,7 @@ def test_killed(tmp_path, environ):
 
             outcome = await house.say("a", "Count to ten.", after.process.kill)
             assert outcome.end is End.ANSWERED
-            failed = [event for event in house.heard.events if event.type is EventType.API_ERROR]
-            assert failed or house.engine.start() is not after
+            assert house.engine.start() is not after
 
     asyncio.run(talk())
 
@@ -127,7 +128,7 @@ def test_too_long(tmp_path, environ):
 
     async def talk():
         async with Embedded(tmp_path, environ, longest=4) as house:
-            outcome = await house.say("a", "ᚠᛇᚻ" * 200)
+            outcome = await house.say("a", "இன்று வானிலை நன்றாக உள்ளது. " * 50)  # five times what is counted
             assert (outcome.end, outcome.too_long) == (End.FAILED, True)
             assert (await house.say("b", "Hello.")).end is End.ANSWERED
 
@@ -139,7 +140,7 @@ def test_own_file(tmp_path, weights, environ):
     path = tmp_path / "own.gguf"
     path.symlink_to(weights)
     config = f'owner: alice\nusers: {{alice: {{trust: full}}}}\nagents: {{reid: {{model: "local:{path}"}}}}\n'
-    config += f'models: {{"local:{path}": {{window: 1024, tools: false}}}}\n'
+    config += f'models: {{"local:{path}": {{window: 2048, tools: false}}}}\n'
 
     async def talk():
         async with Embedded(tmp_path / "house", {}, **{"foreword.yaml": config}) as house:
@@ -177,8 +178,6 @@ time.sleep(600)
 def test_model_is_small(tmp_path, environ):
     """The prompt for the embedded model is the minimal one and names no tools."""
     house = Embedded(tmp_path, environ)
-    from foreword import Turn
-
     assembly = house.workspace.assemble(Turn(user="alice", situation="dm", message="Hi"))
     assert assembly.turn.model == MODEL
     assert not assembly.terms.tools

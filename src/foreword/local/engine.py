@@ -50,7 +50,9 @@ class Engine:
     def start(self) -> Running:
         """Return the running engine; fetches its weights and starts it if need be, which takes seconds."""
         with self._lock:
-            if self._running is None or not self._running.alive:
+            if self._running and not self._running.alive:
+                self.stop()  # which lets go of what is left of it
+            if self._running is None:
                 self._running = launch(self.setup)
             return self._running
 

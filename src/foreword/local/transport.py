@@ -38,7 +38,7 @@ class EngineTransport(httpx2.AsyncBaseTransport):
             finally:
                 self._slots.give_back(slot)
 
-        stream = Held(response, close, self._give_up)
+        stream = Held(response.stream, close, self._give_up)
         return httpx2.Response(
             response.status_code, headers=response.headers, stream=stream, extensions=response.extensions
         )
@@ -83,16 +83,21 @@ class Held(httpx2.AsyncByteStream):
     """An answer on its way, which holds a slot."""
 
     def __init__(
-        self, response: httpx2.Response, close: Callable[[], Awaitable[None]], give_up: Callable[[], Awaitable[None]]
+        self,
+        stream: httpx2.SyncByteStream | httpx2.AsyncByteStream,
+        close: Callable[[], Awaitable[None]],
+        give_up: Callable[[], Awaitable[None]],
     ) -> None:
-        self._response = response
+        if not isinstance(stream, httpx2.AsyncByteStream):
+            raise TypeError("an answer that came without waiting is none of the engine's")
+        self._stream = stream
         self._close = close
         self._give_up = give_up
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Give the answer piece by piece."""
         try:
-            async for piece in self._response.aiter_raw():
+            async for piece in self._stream:
                 yield piece
         except httpx2.ReadTimeout:
             await self._give_up()
