@@ -186,6 +186,8 @@ class ModelOverride:
     """Tokens of this model for one token of the vocabulary."""
     native_tools: bool | None = None
     """Whether it takes tool schemas beside the prompt; else they stand in it."""
+    tools: bool | None = None
+    """Whether it can use tools at all; else it is given none."""
     cache_minimum: int | None = None
     """The shortest prefix that the provider caches, in tokens."""
     input_usd: float | None = None
@@ -198,6 +200,14 @@ class ModelOverride:
     """The price of a million tokens written to the cache."""
     cache_write_1h_usd: float | None = None
     """The price of a million tokens written to the cache for an hour."""
+
+
+@frozen(eq=True)
+class ProviderAddress:
+    """Where a provider is reached, if not where it usually is."""
+
+    base_url: str
+    """Its address, with the version if it has one, such as https://proxy.example/v1; keys belong in .env."""
 
 
 @frozen(eq=True)
@@ -276,6 +286,8 @@ class Config:
     """How memory is used beyond its menu."""
     models: Mapping[str, ModelOverride] = field(default_factory=dict)
     """Facts about models that win over the built-in table."""
+    providers: Mapping[str, ProviderAddress] = field(default_factory=dict)
+    """Addresses of providers; one that is not known by name is taken to speak as OpenAI does."""
     budgets: Budgets = field(default_factory=Budgets)
     """What may be spent on models."""
     events: Events = field(default_factory=Events)

@@ -105,7 +105,7 @@ class Run:
 
     def _conclude(self, outcome: Outcome) -> Outcome:
         usage, usd = self._caller.add_up()
-        return replace(outcome, usage=usage, cost_usd=usd)
+        return replace(outcome, usage=usage, cost_usd=usd, prompt_hash=self._line.key)
 
     async def _finish_tools(self, turn: Step, newest: ModelResponse) -> bool:
         """Run the calls of the newest answer that have no result yet; return whether it had any calls."""

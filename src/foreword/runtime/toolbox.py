@@ -15,7 +15,7 @@ from foreword.config.schema import Directory
 from foreword.frozen import frozen
 from foreword.runtime.acting import BuiltIn, Tools
 from foreword.runtime.servers import Servers
-from foreword.tools import FILES, SKILLS, WITH_LOG, Answer, Reading
+from foreword.tools import FILES, SKILLS, WITH_STATE, Answer, Reading
 from foreword.turn import Extension, Tool, Toolset
 from foreword.words import Trust
 from foreword.workspace import Workspace
@@ -46,7 +46,7 @@ class Toolbox:
         As long as nothing changes it is the same object, so that what a prompt is made of is not computed again.
         """
         given = (*self._workspace.config.agents[agent].folders, *(Directory(path=path) for path in directories))
-        own = [*WITH_LOG.tools, *SKILLS.tools, *self._find_files(given).tools]
+        own = [*WITH_STATE.tools, *SKILLS.tools, *self._find_files(given).tools]
         own += [tool for one in self._further for tool in one.tools.tools]
         extensions: tuple[Extension, ...] = ()
         if self._servers:
