@@ -13,6 +13,7 @@ from typing import Self
 from foreword.errors import InputError, UnknownName, show_name
 from foreword.events.moment import read_stamp, stamp
 from foreword.frozen import frozen
+from foreword.store.schema import PATIENCE
 from foreword.store.state import open_state
 
 PREFIX = "fwd_"  # so that one that got somewhere it should not be is recognised
@@ -59,8 +60,8 @@ def digest(secret: str) -> str:
 class Tokens:
     """The tokens of a workspace, in its state."""
 
-    def __init__(self, folder: str, clock: Callable[[], datetime] = read_clock) -> None:
-        self._connection = open_state(folder).connection
+    def __init__(self, folder: str, clock: Callable[[], datetime] = read_clock, patience: float = PATIENCE) -> None:
+        self._connection = open_state(folder, patience).connection
         self._clock = clock
 
     def create(self, user: str, users: Collection[str], name: str = "", days: int | None = None) -> Created:

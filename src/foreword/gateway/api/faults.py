@@ -58,12 +58,12 @@ class Fault(Exception):
         self.status, self.message, self.param = status, message, param
         self.code = code or KINDS[status].code
         self.more = more
-        """What else the error says, and `wait`: the seconds after which to try again."""
+        """What else the error says; `wait` and `allow` are said by headers."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the fault in the one shape that errors have."""
         message = self.message if len(self.message) <= LONGEST else f"{self.message[:LONGEST]}…"
-        more = {name: value for name, value in self.more.items() if name != "wait"}
+        more = {name: value for name, value in self.more.items() if name not in ("wait", "allow")}
         error = {"type": KINDS[self.status].type, "message": message, "param": self.param, "code": self.code, **more}
         return {"error": error}
 
@@ -75,6 +75,8 @@ class Fault(Exception):
             headers["WWW-Authenticate"] = "Bearer"
         if "wait" in self.more:
             headers["Retry-After"] = str(math.ceil(float(self.more["wait"])))
+        if allowed := self.more.get("allow"):
+            headers["Allow"] = str(allowed)
         if self.status in (409, 502):
             headers["x-should-retry"] = "false"  # the clients of OpenAI would make the same turn again, and pay for it
         return headers
@@ -92,18 +94,13 @@ def missing(what: str) -> Fault:
 def add_faults(app: FastAPI) -> None:
     """Answer every error of an application in the one shape."""
 
-    async def answer_fault(_: Request, error: Exception) -> JSONResponse:
-        return translate(error).respond()
+    async def answer(request: Request, error: Exception) -> JSONResponse:
+        fault = translate(error)
+        request.state.fault, request.state.error = fault, error  # for the door, which tells the log
+        return fault.respond()
 
-    async def answer_http(_: Request, error: Exception) -> JSONResponse:
-        if not isinstance(error, HTTPException):
-            return translate(error).respond()
-        fault = Fault(error.status_code if error.status_code in KINDS else 400, describe_http(error.status_code))
-        return JSONResponse(fault.to_dict(), error.status_code, {**fault.headers, **(error.headers or {})})
-
-    for kind in (Fault, InputError, BudgetError, RequestValidationError, sqlite3.Error, OSError, Exception):
-        app.add_exception_handler(kind, answer_fault)
-    app.add_exception_handler(HTTPException, answer_http)
+    for kind in (Fault, InputError, BudgetError, RequestValidationError, HTTPException, sqlite3.Error, OSError, Exception):
+        app.add_exception_handler(kind, answer)
 
 
 def describe_http(status: int) -> str:
@@ -119,6 +116,9 @@ def translate(error: Exception) -> Fault:
             return error
         case RequestValidationError():
             return read_validation(error)
+        case HTTPException():
+            status = error.status_code if error.status_code in KINDS else 400
+            return Fault(status, describe_http(status), allow=(error.headers or {}).get("Allow", ""))
         case UnknownName(kind="agent"):
             return Fault(404, str(error), param="agent", code="model_not_found")
         case InputError() | BudgetError():
