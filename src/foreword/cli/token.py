@@ -65,7 +65,7 @@ def show_all(args: Namespace, _: "Workspace", tokens: "Tokens") -> None:
     """List the tokens, never themselves."""
     from foreword.cli.table import cell, draw, find_width, make_table
 
-    found = tokens.list(args.who)
+    found = tokens.find_all(args.who)
     if args.json:
         print_json([write(token) for token in found])
     elif found:
@@ -105,8 +105,8 @@ COMMAND = Command(
     name="token",
     arguments="ACTION [USER]",
     summary="make, list and revoke the tokens of the HTTP API",
-    description="A token says who asks over HTTP, and everything it asks for is done as that person. create prints one; "
-    "only its hash is kept, so it cannot be shown again. A token ends when it is revoked, when its days are over, or "
+    description="A token says who asks over HTTP, and everything it asks for is done as that person. create prints "
+    "one; only its hash is kept, so it cannot be shown again. A token ends when it is revoked, when its days are over, or "
     "when its person is no longer in foreword.yaml.",
     examples=(
         "foreword token create alice",

@@ -7,7 +7,6 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
-from types import TracebackType
 from typing import Self
 
 from foreword.errors import InputError, UnknownName, show_name
@@ -112,7 +111,7 @@ class Tokens:
             with suppress(sqlite3.Error):
                 self._connection.execute("UPDATE tokens SET used = ? WHERE id = ?", (stamp(now), token.id))
 
-    def list(self, user: str = "") -> list[Token]:
+    def find_all(self, user: str = "") -> list[Token]:
         """List the tokens of a person, or all of them, the newest last."""
         rows = self._connection.execute(
             f"SELECT {COLUMNS} FROM tokens WHERE user_id = ?1 OR ?1 = '' ORDER BY created, id",  # noqa: S608 - our own names
@@ -122,7 +121,7 @@ class Tokens:
 
     def revoke(self, which: str) -> list[Token]:
         """Revoke one token by its id, or all of a person, and return what was revoked; it is refused from then on."""
-        gone = [token for token in self.list() if which in (token.id, token.user)]
+        gone = [token for token in self.find_all() if which in (token.id, token.user)]
         if not gone:
             raise InputError(f"no token has the id {show_name(which)}, and no person of that name has one")
         self._connection.executemany("DELETE FROM tokens WHERE id = ?", [(token.id,) for token in gone])
@@ -135,7 +134,7 @@ class Tokens:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -53,7 +53,11 @@ def check_json(body: bytes, declared: Declared) -> None:
     """Refuse a body that is not declared as JSON in UTF-8, or is none."""
     kind, _, options = declared.kind.lower().partition(";")
     charset = options.replace(" ", "").replace('"', "").partition("charset=")[2] or "utf-8"
-    if kind.strip() != "application/json" or charset not in ("utf-8", "utf8") or declared.coding not in ("", "identity"):
+    if (
+        kind.strip() != "application/json"
+        or charset not in ("utf-8", "utf8")
+        or declared.coding not in ("", "identity")
+    ):
         raise Fault(415, "send the body as JSON: Content-Type: application/json, in UTF-8 and not compressed")
     try:
         parsed = json.loads(body.decode("utf-8"), parse_constant=refuse_constant)

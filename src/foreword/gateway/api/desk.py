@@ -77,9 +77,9 @@ class Desk:
         """Make the reader as whom this person asks the log."""
         return find_reader(self.make_turn(situation), self.find_clearance(situation), self.config)
 
-    def assemble(self, situation: str | None = None) -> Assembly:
-        """Assemble the turn with whose clearance the memory is asked."""
-        return self.gateway.workspace.assemble(self.make_turn(situation))
+    async def assemble(self, situation: str | None = None, agent: str | None = None, text: str = "") -> Assembly:
+        """Assemble the turn that stands for what this person may see now."""
+        return await self.gateway.assemble(self.make_turn(situation, agent, text))
 
     async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Ask the log, in a thread, since it may be long."""

@@ -95,7 +95,9 @@ class Door:
         address = (scope.get("client") or ("",))[0]
         if wait := self._failures.take(address):
             raise Fault(429, "too many requests without a good token", wait=wait)
-        raise Fault(401, "send a token that is good: Authorization: Bearer …; make one with: foreword token create USER")
+        raise Fault(
+            401, "send a token that is good: Authorization: Bearer …; make one with: foreword token create USER"
+        )
 
     def _tell(self, scope: Scope, fault: Fault, error: Exception | None = None) -> None:
         """Tell the log what was refused or failed; what comes too often is not told each time."""

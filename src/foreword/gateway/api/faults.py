@@ -1,6 +1,6 @@
 """Faults: everything that can be answered instead of what was asked for, in one shape that OpenAI's clients know.
 
-    {"error": {"type": "not_found_error", "message": "there is no such turn", "param": null, "code": "not_found"}}
+{"error": {"type": "not_found_error", "message": "there is no such turn", "param": null, "code": "not_found"}}
 """
 
 import math
@@ -15,6 +15,8 @@ from starlette.exceptions import HTTPException
 
 from foreword.errors import BudgetError, InputError, UnknownName
 from foreword.frozen import frozen
+from foreword.gateway.gateway import Closing, NotKept
+from foreword.gateway.message import NotFound
 
 LONGEST = 500  # characters of a message; some quote what was asked
 INVALID, SERVER = "invalid_request_error", "server_error"
@@ -46,6 +48,26 @@ KINDS: Mapping[int, Kind] = {
     502: Kind(type=SERVER, code="failed", about="The turn failed; the message is for the person."),
     503: Kind(type=SERVER, code="unavailable", about="It cannot be done now, such as on a full disk; try again."),
 }
+
+
+OWN_TOOLS = "the agent brings its own tools; leave out 'tools', 'functions' and what chooses among them"
+ONLY_TEXT = "only text is understood here; attachments such as images, audio and files are refused"
+REFUSED = {
+    "tools": OWN_TOOLS,
+    "functions": OWN_TOOLS,
+    "tool_choice": OWN_TOOLS,
+    "function_call": OWN_TOOLS,
+    "n": "an agent answers once; leave out 'n'",
+    "audio": ONLY_TEXT,
+    "modalities": ONLY_TEXT,
+    "content": ONLY_TEXT,
+    "logprobs": "an agent's words have no probabilities; leave out 'logprobs'",
+}
+
+
+def explain_refusal(where: tuple[int | str, ...]) -> str:
+    """Explain why a part of a request is refused, where that takes more than its type."""
+    return next((REFUSED[part] for part in where if isinstance(part, str) and part in REFUSED), "")
 
 
 class Fault(Exception):
@@ -99,7 +121,16 @@ def add_faults(app: FastAPI) -> None:
         request.state.fault, request.state.error = fault, error  # for the door, which tells the log
         return fault.respond()
 
-    for kind in (Fault, InputError, BudgetError, RequestValidationError, HTTPException, sqlite3.Error, OSError, Exception):
+    for kind in (
+        Fault,
+        InputError,
+        BudgetError,
+        RequestValidationError,
+        HTTPException,
+        sqlite3.Error,
+        OSError,
+        Exception,
+    ):
         app.add_exception_handler(kind, answer)
 
 
@@ -113,23 +144,31 @@ def translate(error: Exception) -> Fault:
     """Translate an error into what the caller is told; the words of unexpected ones are for the log."""
     match error:
         case Fault():
-            return error
+            fault = error
         case RequestValidationError():
-            return read_validation(error)
+            fault = read_validation(error)
         case HTTPException():
             status = error.status_code if error.status_code in KINDS else 400
-            return Fault(status, describe_http(status), allow=(error.headers or {}).get("Allow", ""))
+            fault = Fault(status, describe_http(status), allow=(error.headers or {}).get("Allow", ""))
+        case NotFound():
+            fault = Fault(404, str(error))
         case UnknownName(kind="agent"):
-            return Fault(404, str(error), param="agent", code="model_not_found")
+            fault = Fault(404, str(error), param="agent", code="model_not_found")
         case InputError() | BudgetError():
-            return Fault(422, str(error))
+            fault = Fault(422, str(error))
+        case NotKept() | Closing():
+            fault = Fault(503, str(error), wait=5)
         case sqlite3.Error() | OSError():
-            return Fault(503, "the state cannot be read or written now; try again", wait=5)
-    return Fault(500, "something failed here; the log has the details")
+            fault = Fault(503, "the state cannot be read or written now; try again", wait=5)
+        case _:
+            fault = Fault(500, "something failed here; the log has the details")
+    return fault
 
 
 def read_validation(error: RequestValidationError) -> Fault:
     """Say what does not fit, and where; what was given is not quoted."""
-    first = next(iter(error.errors()), {"loc": (), "msg": "it does not fit"})
-    where = ".".join(str(part) for part in first["loc"][1:])
-    return Fault(400, f"{where or 'the request'}: {first['msg']}", param=where or None)
+    first = next(iter(error.errors()), {"loc": (), "msg": "it does not fit", "type": ""})
+    place = tuple(first["loc"][1:])
+    where = ".".join(str(part) for part in place) or "the request"
+    status = 413 if first["type"] == "string_too_long" and place[:1] in (("text",), ("messages",)) else 400
+    return Fault(status, f"{where}: {explain_refusal(place) or first['msg']}", param=where if place else None)

@@ -16,17 +16,17 @@ class Health(Told):
     status: Literal["ok"]
 
 
-@router.get("/healthz", operation_id="isAlive", response_model=Health, responses=answers())
+@router.get("/healthz", operation_id="isAlive", responses=answers())
 async def live() -> Health:
     """Say that the process lives."""
     return Health(status="ok")
 
 
-@router.get("/readyz", operation_id="isReady", response_model=Health, responses=answers())
+@router.get("/readyz", operation_id="isReady", responses=answers())
 async def ready(request: Request) -> Health:
     """Say whether the state can be read, so that messages can be accepted."""
     try:
-        await request.app.state.gateway.sessions.get("")
+        await request.app.state.gateway.sessions.find("")
     except Exception as error:
         raise Fault(503, "not ready", wait=5) from error
     return Health(status="ok")

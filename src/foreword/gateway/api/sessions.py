@@ -16,7 +16,9 @@ from foreword.gateway.api.shapes import (
     SessionShape,
     answers,
 )
+from foreword.gateway.lane import find_lane
 from foreword.gateway.message import Incoming
+from foreword.gateway.preparing import join
 from foreword.runtime.history import recount
 
 if TYPE_CHECKING:
@@ -45,13 +47,13 @@ def describe(session: "Session") -> dict[str, Any]:
 
 async def find_own(desk: Desk, identifier: str) -> "Session":
     """Find a session of this person that was not held above what they may see now."""
-    session = await desk.gateway.sessions.get(identifier)
+    session = await desk.gateway.sessions.find(identifier)
     if session is None or session.lane.user != desk.user or session.lane.clearance > desk.find_clearance():
         raise missing("session")
     return session
 
 
-@router.get("", operation_id="listSessions", response_model=Sessions, responses=answers())
+@router.get("", operation_id="listSessions", responses=answers())
 async def show_all(desk: AtDesk) -> Sessions:
     """List one's own sessions, the newest first."""
     clearance = desk.find_clearance()
@@ -59,25 +61,26 @@ async def show_all(desk: AtDesk) -> Sessions:
     return Sessions(sessions=[SessionShape(**describe(one)) for one in found if one.lane.clearance <= clearance])
 
 
-@router.post("", operation_id="beginSession", response_model=SessionShape, status_code=201, responses=answers())
+@router.post("", operation_id="beginSession", status_code=201, responses=answers())
 async def begin(asked: SessionRequest, desk: AtDesk) -> SessionShape:
     """Begin a session; messages that name none go on in it."""
     situation = desk.choose_situation(asked.situation)
     incoming = Incoming(text="", user=desk.user, channel=CHANNEL, agent=asked.agent or "", situation=situation)
-    return SessionShape(**describe(await desk.gateway.sessions.begin_anew(incoming)))
+    lane = find_lane(incoming, desk.config).lane
+    return SessionShape(**describe(await desk.gateway.sessions.begin(lane, situation)))
 
 
-@router.get("/{session}", operation_id="showSession", response_model=SessionHistory, responses=answers())
+@router.get("/{session}", operation_id="showSession", responses=answers())
 async def show(session: Named, desk: AtDesk) -> SessionHistory:
     """Show one of one's own sessions with what was said in it, as it was sent."""
     found = await find_own(desk, session)
-    messages = recount(await desk.gateway.sessions.history(found.id))
+    messages = recount(join(await desk.gateway.sessions.read(found.id)))
     said = [Said(role=message.role, text=message.text) for message in messages]
     return SessionHistory(**describe(found), messages=said)
 
 
 @router.post(
-    "/{session}/fork", operation_id="forkSession", response_model=SessionShape, status_code=201, responses=answers()
+    "/{session}/fork", operation_id="forkSession", status_code=201, responses=answers()
 )
 async def fork(session: Named, asked: ForkRequest, desk: AtDesk) -> SessionShape:
     """Begin a session that goes on from some turns of another."""

@@ -7,7 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from foreword.gateway.api.faults import KINDS
 
-LONGEST_TEXT = 1_048_576  # characters of a message
+from foreword.gateway.gateway import LONGEST as LONGEST_TEXT
+
 LONGEST_NAME = 200
 
 
@@ -47,7 +48,9 @@ class SessionRequest(Asked):
 class ForkRequest(Asked):
     """Where a session is to be forked."""
 
-    turns: int | None = Field(None, ge=0, le=1_000_000, description="How many of its turns the new one keeps; else all.")
+    turns: int | None = Field(
+        None, ge=0, le=1_000_000, description="How many of its turns the new one keeps; else all."
+    )
 
 
 class Told(BaseModel):

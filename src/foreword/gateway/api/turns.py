@@ -28,7 +28,10 @@ from foreword.words import Trust
 
 ENDINGS = {State.REFUSED: 402, State.FAILED: 502, State.STOPPED: 409}
 SSE = "text/event-stream"
-STREAMED = {"description": "The reply; as events where the client accepts them.", "content": {SSE: {"schema": {"type": "string"}}}}
+STREAMED = {
+    "description": "The reply; as events where the client accepts them.",
+    "content": {SSE: {"schema": {"type": "string"}}},
+}
 Turn = Annotated[str, Path(max_length=64, description="The id of a turn.")]
 Key = Annotated[
     str | None,
@@ -42,9 +45,13 @@ router = APIRouter(prefix="/api/turns", tags=["turns"])
     "",
     operation_id="say",
     response_model=TurnAnswer,
-    responses={200: STREAMED, 202: {"model": TurnAnswer, "description": "It is kept, and answered later."}, **answers(402, 409, 502)},
+    responses={
+        200: STREAMED,
+        202: {"model": TurnAnswer, "description": "It is kept, and answered later."},
+        **answers(402, 409, 502),
+    },
 )
-async def say(asked: TurnRequest, desk: AtDesk, request: Request, response: Response, key: Key = None) -> Any:
+async def say(asked: TurnRequest, desk: AtDesk, *, request: Request, response: Response, key: Key = None) -> Any:
     """Say something to an agent, and wait for the reply; the turn goes on even if nobody waits."""
     accepted = await desk.gateway.accept(
         Incoming(
@@ -126,14 +133,14 @@ def describe(reply: Reply) -> dict[str, Any]:
     }
 
 
-@router.get("/{turn}", operation_id="showTurn", response_model=RecordedTurn, responses=answers())
+@router.get("/{turn}", operation_id="showTurn", responses=answers())
 async def show(turn: Turn, desk: AtDesk) -> RecordedTurn:
     """Show a turn: how far it is, and what its model was told; one's own, or any at full trust."""
     reply = await desk.gateway.find(turn)
     clearance = desk.find_clearance()
     if reply is None or (reply.user != desk.user and clearance is not Trust.FULL):
         raise missing("turn")
-    session = await desk.gateway.sessions.get(reply.session)
+    session = await desk.gateway.sessions.find(reply.session)
     if session is None or session.lane.clearance > clearance:
         raise missing("turn")
     sent = await find_sent(desk, reply)
@@ -162,17 +169,17 @@ async def find_own(desk: Desk, turn: str) -> Reply:
     return reply
 
 
-@router.delete("/{turn}", operation_id="stopTurn", response_model=Stopped, responses=answers())
+@router.delete("/{turn}", operation_id="stopTurn", responses=answers())
 async def stop(turn: Turn, desk: AtDesk) -> Stopped:
     """Stop one's own turn; the session can be used afterwards. One that has ended stays as it is."""
     await find_own(desk, turn)
     return Stopped(turn=turn, stopped=await desk.gateway.stop(turn))
 
 
-@router.post("/{turn}/answers", operation_id="answerQuestion", response_model=Decided, responses=answers(409))
+@router.post("/{turn}/answers", operation_id="answerQuestion", responses=answers(409))
 async def decide(turn: Turn, decision: Decision, desk: AtDesk) -> Decided:
     """Answer what a tool asks before it changes something; without an answer it does not."""
     await find_own(desk, turn)
-    if not await desk.gateway.decide(turn, decision.question, decision.allowed):
+    if not desk.gateway.decide(turn, decision.question, allowed=decision.allowed):
         raise Fault(409, "this turn does not wait for an answer to that", param="question")
     return Decided(turn=turn, question=decision.question, allowed=decision.allowed)
