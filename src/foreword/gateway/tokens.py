@@ -82,7 +82,7 @@ class Tokens:
             expires=now + timedelta(days=days) if days else None,
         )
         self._connection.execute(
-            f"INSERT INTO tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, NULL, ?)",  # noqa: S608 - our own names
+            f"INSERT INTO tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, NULL, ?)",
             (token.id, user, digest(secret), name, stamp(now), token.expires and stamp(token.expires)),
         )
         return Created(secret=secret, token=token)
@@ -94,7 +94,7 @@ class Tokens:
         """
         hashed = digest(secret)
         row = self._connection.execute(
-            f"SELECT {COLUMNS} FROM tokens WHERE hash = ?",  # noqa: S608 - our own names
+            f"SELECT {COLUMNS} FROM tokens WHERE hash = ?",
             (hashed,),
         ).fetchone()
         same = compare_digest((row or NOBODY)[2], hashed)
@@ -114,7 +114,7 @@ class Tokens:
     def find_all(self, user: str = "") -> list[Token]:
         """List the tokens of a person, or all of them, the newest last."""
         rows = self._connection.execute(
-            f"SELECT {COLUMNS} FROM tokens WHERE user_id = ?1 OR ?1 = '' ORDER BY created, id",  # noqa: S608 - our own names
+            f"SELECT {COLUMNS} FROM tokens WHERE user_id = ?1 OR ?1 = '' ORDER BY created, id",
             (user,),
         )
         return [read_token(row) for row in rows]

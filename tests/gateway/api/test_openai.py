@@ -127,7 +127,7 @@ def test_refused_parameters(served, more, word):
     """What an agent cannot do is refused with 400 and a reason, and reaches no model."""
     with pytest.raises(openai.BadRequestError, match=word):
         talk(served.open_sdk(), "Hi", **more)
-    assert not served.provider.received
+    assert not served.provider.requests
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from foreword.events.reader import find_reader
 from foreword.frozen import frozen
 from foreword.gateway.api.door import CHANNEL
 from foreword.gateway.api.faults import Fault
-from foreword.tools import BUILT_IN
+from foreword.gateway.message import Incoming
 from foreword.trust import resolve
 from foreword.trust.clearance import bound_of_situation
 from foreword.turn import Turn
@@ -64,10 +64,9 @@ class Desk:
             raise Fault(422, message, param="situation")
         return named
 
-    def make_turn(self, situation: str | None = None, agent: str | None = None, text: str = "") -> Turn:
+    def make_turn(self, situation: str | None = None) -> Turn:
         """Make the turn that stands for what this person may see now."""
-        named = self.choose_situation(situation)
-        return Turn(user=self.user, channel=CHANNEL, agent=agent or "", situation=named, message=text, tools=BUILT_IN)
+        return Turn(user=self.user, channel=CHANNEL, situation=self.choose_situation(situation))
 
     def find_clearance(self, situation: str | None = None) -> Trust:
         """Find what this person may see now."""
@@ -77,9 +76,20 @@ class Desk:
         """Make the reader as whom this person asks the log."""
         return find_reader(self.make_turn(situation), self.find_clearance(situation), self.config)
 
-    async def assemble(self, situation: str | None = None, agent: str | None = None, text: str = "") -> Assembly:
-        """Assemble the turn that stands for what this person may see now."""
-        return await self.gateway.assemble(self.make_turn(situation, agent, text))
+    async def assemble(
+        self, situation: str | None = None, agent: str | None = None, session: str | None = None, text: str = ""
+    ) -> Assembly:
+        """Assemble what an agent would be told if this person said something now."""
+        return await self.gateway.foresee(
+            Incoming(
+                text=text,
+                user=self.user,
+                channel=CHANNEL,
+                agent=agent or "",
+                situation=self.choose_situation(situation),
+                session=session or "",
+            )
+        )
 
     async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Ask the log, in a thread, since it may be long."""

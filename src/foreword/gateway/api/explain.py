@@ -16,6 +16,7 @@ class ExplainRequest(Asked):
 
     text: str = Field("", max_length=LONGEST_TEXT, description="What the person would say.")
     agent: Name | None = Field(None, description="The agent; else the first one of the configuration.")
+    session: Name | None = Field(None, description="The session that it would belong to; else a new one.")
     situation: Name | None = Field(None, description="A situation that allows less than a private chat.")
 
 
@@ -35,5 +36,5 @@ class Explained(Told):
 @router.post("/explain", operation_id="explain", response_model=Explained, responses=answers())
 async def explain(asked: ExplainRequest, desk: AtDesk) -> dict[str, Any]:
     """Assemble the prompt of a message and explain it; nothing is sent, and nothing above one's clearance is told."""
-    assembly = await desk.assemble(asked.situation, asked.agent, asked.text)
+    assembly = await desk.assemble(asked.situation, asked.agent, asked.session, asked.text)
     return {**assembly.to_dict(), "table": assembly.explain()}

@@ -77,7 +77,7 @@ async def serving(app: FastAPI, bound: socket.socket) -> AsyncIterator[Listening
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:
         while not server.started and not task.done():
-            await asyncio.sleep(0.005)  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0.005)
         yield server
     finally:
         server.should_exit = True

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from foreword.gateway.api.faults import KINDS
-
 from foreword.gateway.gateway import LONGEST as LONGEST_TEXT
 
 LONGEST_NAME = 200
