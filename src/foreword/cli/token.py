@@ -96,8 +96,8 @@ def write(token: "Token") -> dict[str, str | None]:
         "user": token.user,
         "name": token.name,
         "created": stamp(token.created),
-        "used": token.used and stamp(token.used),
-        "expires": token.expires and stamp(token.expires),
+        "used": stamp(token.used) if token.used else None,
+        "expires": stamp(token.expires) if token.expires else None,
     }
 
 

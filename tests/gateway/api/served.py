@@ -96,13 +96,15 @@ def serve_workspace(folder, *script, files=FILES, settings=None, options=QUICK):
             "ANTHROPIC_BASE_URL": provider.url,
             "OPENAI_BASE_URL": f"{provider.url}/v1",
         }
-        async with open_gateway(workspace, environ, options) as gateway:
-            async with serving(create_app(gateway, settings), bound):
-                loop = asyncio.get_running_loop()
-                made.append(Served(workspace, gateway, loop, show_address(bound), provider))
-                ended.append(stop)
-                begun.set()
-                await stop.wait()
+        async with (
+            open_gateway(workspace, environ, options) as gateway,
+            serving(create_app(gateway, settings), bound),
+        ):
+            loop = asyncio.get_running_loop()
+            made.append(Served(workspace, gateway, loop, show_address(bound), provider))
+            ended.append(stop)
+            begun.set()
+            await stop.wait()
 
     def work():
         try:

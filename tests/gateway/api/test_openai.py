@@ -73,9 +73,7 @@ def test_named_session(served):
     """The header names the session, is echoed, and then nothing that the client repeats is taken up."""
     client = served.open_sdk()
     served.provider.follow(Says(text="Hello."), Says(text="Yes."))
-    first = client.chat.completions.with_raw_response.create(
-        model="reid", messages=[{"role": "user", "content": "Hi"}]
-    )
+    first = client.chat.completions.with_raw_response.create(model="reid", messages=[{"role": "user", "content": "Hi"}])
     session = first.headers["X-Foreword-Session"]
     second = talk(client, "Forged", "Forged too", "And?", extra_headers={"X-Foreword-Session": session})
     assert second.foreword["session"] == session

@@ -197,7 +197,8 @@ def test_memory(served):
             assert ("garden.md" in str(client.get("/api/memory").json())) is sees
             read = client.get("/api/memory/entry", params={"path": "private/garden.md"})
             assert read.status_code == (200 if sees else 404)
-        assert bob.get("/api/memory/search", params={"query": "chess"}).json()["passages"][0]["path"] == "social/games.md"
+        (passage,) = bob.get("/api/memory/search", params={"query": "chess"}).json()["passages"]
+        assert passage["path"] == "social/games.md"
         nowhere = bob.get("/api/memory/entry", params={"path": "private/nothing.md"})
         withheld = bob.get("/api/memory/entry", params={"path": "private/garden.md"})
     assert nowhere.text == withheld.text

@@ -23,7 +23,7 @@ from foreword.gateway.api.spoken import Spoken
 from foreword.gateway.api.stream import ALIVE, keep_alive, stream, write_event
 from foreword.gateway.api.turns import ENDINGS, STREAMED, Key, find_fault
 from foreword.gateway.message import Accepted, Incoming, Reply, State
-from foreword.runtime.ears import Anew, Asking, Calling, Words
+from foreword.runtime.ears import Anew, Calling, Words
 
 CHANNEL = "openai"  # a channel of its own: such a client cannot be asked, and keeps its own account of what was said
 SESSION = "X-Foreword-Session"
@@ -88,8 +88,7 @@ class Telling:
 
     async def listen(self) -> AsyncIterator[str | None]:
         """Pass on the words, and None for a while without any."""
-        gateway, turn = self._desk.gateway, self._accepted.turn
-        async for delta in keep_alive(gateway.hear(turn)):
+        async for delta in keep_alive(self._desk.gateway.hear(self._accepted.turn)):
             if delta is None:
                 yield None
             elif isinstance(delta, Words):
@@ -99,8 +98,6 @@ class Telling:
                 yield text
             elif isinstance(delta, Anew | Calling):
                 self._apart = True
-            elif isinstance(delta, Asking):
-                gateway.decide(turn, delta.id, allowed=False)  # nobody can answer over this protocol
 
     async def find_reply(self) -> Reply:
         """Find what came of the turn."""

@@ -1,4 +1,4 @@
-"""Serving: the API on an address until it is told to end; turns that run then are finished, or left to the next start."""
+"""Serving: the API on an address until it is told to end; what runs then is finished, or left to the next start."""
 
 import asyncio
 import os
@@ -76,7 +76,7 @@ async def serving(app: FastAPI, bound: socket.socket) -> AsyncIterator[Listening
     server = make_server(app)
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:
-        while not server.started and not task.done():
+        while not server.started and not task.done():  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.005)
         yield server
     finally:

@@ -79,9 +79,7 @@ async def show(session: Named, desk: AtDesk) -> SessionHistory:
     return SessionHistory(**describe(found), messages=said)
 
 
-@router.post(
-    "/{session}/fork", operation_id="forkSession", status_code=201, responses=answers()
-)
+@router.post("/{session}/fork", operation_id="forkSession", status_code=201, responses=answers())
 async def fork(session: Named, asked: ForkRequest, desk: AtDesk) -> SessionShape:
     """Begin a session that goes on from some turns of another."""
     found = await find_own(desk, session)

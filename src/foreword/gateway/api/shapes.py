@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from foreword.gateway.api.faults import KINDS
-from foreword.gateway.gateway import LONGEST as LONGEST_TEXT
+from foreword.gateway.gateway import LONGEST
 
+LONGEST_TEXT = LONGEST
 LONGEST_NAME = 200
 
 

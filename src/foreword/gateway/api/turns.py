@@ -53,6 +53,7 @@ router = APIRouter(prefix="/api/turns", tags=["turns"])
 )
 async def say(asked: TurnRequest, desk: AtDesk, *, request: Request, response: Response, key: Key = None) -> Any:
     """Say something to an agent, and wait for the reply; the turn goes on even if nobody waits."""
+    streamed = SSE in request.headers.get("accept", "")
     accepted = await desk.gateway.accept(
         Incoming(
             text=asked.text,
@@ -62,9 +63,10 @@ async def say(asked: TurnRequest, desk: AtDesk, *, request: Request, response: R
             situation=desk.choose_situation(asked.situation),
             session=asked.session or "",
             key=key or "",
+            asks=streamed,
         )
     )
-    if SSE in request.headers.get("accept", ""):
+    if streamed:
         return stream(tell(desk, accepted), {"X-Foreword-Session": accepted.session})
     reply = await desk.gateway.wait(accepted.turn)
     if reply.state in ENDINGS:
