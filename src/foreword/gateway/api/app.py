@@ -47,6 +47,7 @@ def make_app() -> FastAPI:
     )
     for router in ROUTERS:
         app.include_router(router)
+    app.state.routes = [*app.routes, *(route for router in ROUTERS for route in router.routes)]
     add_faults(app)
     describe = app.openapi
     app.openapi = lambda: describe_honestly(describe())  # type: ignore[method-assign]

@@ -22,7 +22,7 @@ from foreword.turn import Turn
 
 CHANNEL = "api"
 OPEN = ("/healthz", "/readyz")  # the only paths that need no token
-FAILURES = 30  # wrong tokens from one address in a minute; then it is told to wait
+FAILURES = 20  # the part of a person's rate at which an address may try wrong tokens
 SHOWN = 200  # characters of a path that are told to the log
 HEADERS = {
     "Cache-Control": "no-store",
@@ -45,7 +45,7 @@ class Door:
         self._config = config
         self._recorder = recorder
         self._rates = Rates(settings.rate)
-        self._failures = Rates(FAILURES)
+        self._failures = Rates(max(1, settings.rate // FAILURES))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer it here."""

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from foreword.errors import BudgetError, InputError, UnknownName
 from foreword.frozen import frozen
@@ -118,6 +119,8 @@ def add_faults(app: FastAPI) -> None:
 
     async def answer(request: Request, error: Exception) -> JSONResponse:
         fault = translate(error)
+        if fault.status == 405:
+            fault.more["allow"] = list_methods(request)
         request.state.fault, request.state.error = fault, error  # for the door, which tells the log
         return fault.respond()
 
@@ -132,6 +135,12 @@ def add_faults(app: FastAPI) -> None:
         Exception,
     ):
         app.add_exception_handler(kind, answer)
+
+
+def list_methods(request: Request) -> str:
+    """List the methods that a path knows; the framework lists those of the first route alone."""
+    known = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in known for method in getattr(route, "methods", None) or ()}))
 
 
 def describe_http(status: int) -> str:
@@ -149,7 +158,7 @@ def translate(error: Exception) -> Fault:
             fault = read_validation(error)
         case HTTPException():
             status = error.status_code if error.status_code in KINDS else 400
-            fault = Fault(status, describe_http(status), allow=(error.headers or {}).get("Allow", ""))
+            fault = Fault(status, describe_http(status))
         case NotFound():
             fault = Fault(404, str(error))
         case UnknownName(kind="agent"):

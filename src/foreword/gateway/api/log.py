@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
 from foreword.events.filter import USUAL, read_filter
 from foreword.events.question import MOST, find_events, find_trace
@@ -19,6 +19,7 @@ Since = Annotated[
     str, Query(max_length=LONGEST_NAME, description="1h, 7d, today, yesterday, 2026-11-15 or with a time.")
 ]
 Until = Annotated[str, Query(max_length=LONGEST_NAME, description="Written as `since`; a day is meant whole.")]
+Turn = Annotated[str, Path(pattern="^[0-9a-f]{6,32}$", description="The id of a turn, or how it begins.")]
 
 router = APIRouter(prefix="/api", tags=["log"])
 
@@ -93,7 +94,7 @@ async def show_events(
 
 
 @router.get("/events/{turn}", operation_id="traceTurn", responses=answers())
-async def trace(turn: str, desk: AtDesk) -> Events:
+async def trace(turn: Turn, desk: AtDesk) -> Events:
     """Show everything that one turn did, in its order; another's turn is like one that does not exist."""
     reader = desk.make_reader()
     found = await desk.ask(lambda log: find_trace(log, reader, turn))

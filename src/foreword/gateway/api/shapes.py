@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from foreword.gateway.api.faults import KINDS
 from foreword.gateway.gateway import LONGEST
@@ -20,6 +20,14 @@ class Asked(BaseModel):
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT)]
 Name = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+
+
+def read_whole(value: object) -> object:
+    """Read 3.0 as 3, which JSON does not tell apart."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, BeforeValidator(read_whole), Field(ge=0, le=1_000_000)]
 
 
 class TurnRequest(Asked):
@@ -48,9 +56,7 @@ class SessionRequest(Asked):
 class ForkRequest(Asked):
     """Where a session is to be forked."""
 
-    turns: int | None = Field(
-        None, ge=0, le=1_000_000, description="How many of its turns the new one keeps; else all."
-    )
+    turns: Count | None = Field(None, description="How many of its turns the new one keeps; else all.")
 
 
 class Told(BaseModel):
