@@ -27,7 +27,7 @@ def read_whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Count = Annotated[int, BeforeValidator(read_whole), Field(ge=0, le=1_000_000)]
+Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(read_whole)]
 
 
 class TurnRequest(Asked):
