@@ -10,7 +10,7 @@ from foreword.cli.place import open_here
 from foreword.errors import InputError
 
 if TYPE_CHECKING:
-    from foreword.config.schema import Server
+    from foreword.config.schema import HttpServer
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def choose(args: Namespace, settings: "Server") -> "Server":
+def choose(args: Namespace, settings: "HttpServer") -> "HttpServer":
     """Put what was typed over what is configured."""
     if args.port is not None and not 0 <= args.port <= 65_535:
         raise InputError(f"--port is a number from 0 to 65535, not {args.port}")

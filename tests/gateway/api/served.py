@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpx2
 from openai import OpenAI
 
-from foreword.config.schema import Server
+from foreword.config.schema import HttpServer
 from foreword.gateway.api.app import create_app
 from foreword.gateway.api.server import bind, serving, show_address
 from foreword.gateway.gateway import Rhythm
@@ -83,7 +83,7 @@ class Served:
 @contextmanager
 def serve_workspace(folder, *script, files=FILES, settings=None, options=QUICK):
     """Serve a workspace in a thread until the block ends."""
-    settings = settings or Server(port=0, rate=100_000)
+    settings = settings or HttpServer(port=0, rate=100_000)
     workspace = make_workspace(folder, files)
     begun, ended, made = threading.Event(), [], []
 

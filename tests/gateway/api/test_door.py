@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from served import FILES, serve_workspace
 
-from foreword.config.schema import Server
+from foreword.config.schema import HttpServer
 from foreword.gateway.api.door import FAILURES, HEADERS
 from foreword.testing import Says
 
@@ -87,7 +87,7 @@ def test_host(served, host):
 def test_listed_host(tmp_path):
     """A name that the owner lists is served."""
     with (
-        serve_workspace(tmp_path, settings=Server(port=0, hosts=("agents.example",))) as served,
+        serve_workspace(tmp_path, settings=HttpServer(port=0, hosts=("agents.example",))) as served,
         served.ask_as() as client,
     ):
         assert client.get("/api/sessions", headers={"Host": "Agents.Example:443"}).status_code == 200
@@ -175,7 +175,7 @@ def test_message_of_a_megabyte(tmp_path):
 def test_rate(tmp_path):
     """Who asks too often is told when to ask again; others are not held up, and neither are they by wrong tokens."""
     rate = 2 * FAILURES
-    with serve_workspace(tmp_path, settings=Server(port=0, rate=rate)) as served:
+    with serve_workspace(tmp_path, settings=HttpServer(port=0, rate=rate)) as served:
         with served.ask_as() as client, served.ask_as("bob") as other:
             answers = [client.get("/api/sessions") for _ in range(4 * rate)]
             assert {answer.status_code for answer in answers[:rate]} == {200}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreword.config.schema import Server
+from foreword.config.schema import HttpServer
 from foreword.errors import InputError
 from foreword.gateway.api.hosts import check_address, list_hosts, read_host
 
@@ -30,20 +30,20 @@ def test_read_host(header, name):
 
 def test_listed():
     """The loopback, the address itself and what is listed are served; an address of all is no name."""
-    served = list_hosts(Server(host="0.0.0.0", hosts=("Agents.Example",)))
+    served = list_hosts(HttpServer(host="0.0.0.0", hosts=("Agents.Example",)))
     assert served == {"localhost", "127.0.0.1", "::1", "agents.example"}
-    assert "192.168.1.7" in list_hosts(Server(host="192.168.1.7"))
+    assert "192.168.1.7" in list_hosts(HttpServer(host="192.168.1.7"))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org"])
 def test_public(host):
     """An address that others can reach has to be asked for."""
     with pytest.raises(InputError, match="--public"):
-        check_address(Server(host=host))
-    check_address(Server(host=host, public=True))
+        check_address(HttpServer(host=host))
+    check_address(HttpServer(host=host, public=True))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
 def test_loopback(host):
     """The loopback is nobody else's."""
-    check_address(Server(host=host))
+    check_address(HttpServer(host=host))

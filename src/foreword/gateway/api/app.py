@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 
 from foreword import __version__
-from foreword.config.schema import Config, Server
+from foreword.config.schema import Config, HttpServer
 from foreword.gateway.api import chat, explain, health, log, memory, models, sessions, turns
 from foreword.gateway.api.door import Door
 from foreword.gateway.api.faults import add_faults
@@ -62,7 +62,7 @@ def describe_honestly(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def create_app(gateway: "Gateway", settings: Server) -> FastAPI:
+def create_app(gateway: "Gateway", settings: HttpServer) -> FastAPI:
     """Create the application of an open gateway."""
     workspace = gateway.workspace
     tokens = Tokens(os.path.join(workspace.files.root, STATE), patience=IMPATIENT)

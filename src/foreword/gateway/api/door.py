@@ -9,7 +9,7 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from foreword.config.schema import Config, Server
+from foreword.config.schema import Config, HttpServer
 from foreword.events.event import NOBODY, Context, EventType, Level, Recorder
 from foreword.events.trace import Trace, describe_error
 from foreword.gateway.api.body import Declared, Gone, check_json, read_body, replay
@@ -37,7 +37,7 @@ class Door:
     """Stands before an application."""
 
     def __init__(
-        self, app: ASGIApp, settings: Server, tokens: Tokens, config: Callable[[], Config], recorder: Recorder
+        self, app: ASGIApp, settings: HttpServer, tokens: Tokens, config: Callable[[], Config], recorder: Recorder
     ) -> None:
         self._app = app
         self._hosts = list_hosts(settings)

@@ -2,14 +2,14 @@
 
 from ipaddress import ip_address
 
-from foreword.config.schema import Server
+from foreword.config.schema import HttpServer
 from foreword.errors import InputError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - named to be told apart
 
 
-def list_hosts(settings: Server) -> frozenset[str]:
+def list_hosts(settings: HttpServer) -> frozenset[str]:
     """List the names that are served: the loopback, the address that is listened on, and those of the configuration."""
     bound = () if settings.host in ANYWHERE else (settings.host,)
     return frozenset(name.lower() for name in (*LOOPBACK, *bound, *settings.hosts))
@@ -38,7 +38,7 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def check_address(settings: Server) -> None:
+def check_address(settings: HttpServer) -> None:
     """Refuse an address that others can reach unless it is asked for."""
     if not settings.public and not is_loopback(settings.host):
         raise InputError(

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import uvicorn
 from fastapi import FastAPI
 
-from foreword.config.schema import Server
+from foreword.config.schema import HttpServer
 from foreword.errors import InputError
 from foreword.gateway.api.app import create_app
 from foreword.gateway.api.hosts import check_address
@@ -31,7 +31,7 @@ class Listening(uvicorn.Server):
         yield
 
 
-def bind(settings: Server) -> socket.socket:
+def bind(settings: HttpServer) -> socket.socket:
     """Take the address, or say why that is not possible."""
     check_address(settings)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
@@ -86,7 +86,7 @@ async def serving(app: FastAPI, bound: socket.socket) -> AsyncIterator[Listening
 
 async def serve(
     workspace: Workspace,
-    settings: Server,
+    settings: HttpServer,
     *,
     environ: Mapping[str, str] = os.environ,
     options: Options = AS_USUAL,
