@@ -1,14 +1,16 @@
-"""Writes what is generated in docs/: the command reference and the JSON Schemas. Run: python -m docs.generate."""
+"""Writes what is generated in docs/: commands, JSON Schemas and the HTTP API. Run: python -m docs.generate."""
 
 import argparse
 import json
 import os
+from functools import cache
 from typing import Any
 
 from foreword.blueprint import Blueprint
 from foreword.cli.parser import COMMANDS, DESCRIPTION, EXAMPLES, Parser, load, make_parsers
 from foreword.config import Config
 from foreword.config.jsonschema import describe
+from foreword.gateway.api.app import make_app
 
 CODES = """\
 Exit codes: 0 done; 1 an error was found by `lint` or `doctor`, or the required slots do not fit the budget; 2 bad
@@ -26,7 +28,14 @@ def render() -> dict[str, str]:
         "configuration.md": render_configuration(),
         "foreword.schema.json": render_schema(Config),
         "blueprint.schema.json": render_schema(Blueprint),
+        "openapi.json": render_api(),
     }
+
+
+@cache
+def render_api() -> str:
+    """Render the OpenAPI document of the HTTP API."""
+    return json.dumps(make_app().openapi(), indent=1, ensure_ascii=False) + "\n"
 
 
 def render_schema(kind: type) -> str:

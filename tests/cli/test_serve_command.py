@@ -50,14 +50,12 @@ def test_gives_turns_their_time(folder):
     script = (Hangs(seconds=0.7), Says(text="Done."))
     with listen(*script) as provider, serving(folder, provider.url, "--json") as process:
         address = json.loads(process.stdout.readline())["address"]
-        with ask(folder, address) as client:
-            with client.stream(
-                "POST", "/api/turns", json={"text": "Hi"}, headers={"Accept": "text/event-stream"}
-            ) as answer:
-                lines = answer.iter_lines()
-                assert next(lines) == "event: accepted"
-                process.send_signal(signal.SIGTERM)
-                rest = "\n".join(lines)
+        asked = {"json": {"text": "Hi"}, "headers": {"Accept": "text/event-stream"}}
+        with ask(folder, address) as client, client.stream("POST", "/api/turns", **asked) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "event: accepted"
+            process.send_signal(signal.SIGTERM)
+            rest = "\n".join(lines)
         assert '"reply":"Done."' in rest
         assert process.wait(30) == 0, process.stderr.read()
 
@@ -77,7 +75,7 @@ def test_refused(say, words, told):
     assert told in answer.err
 
 
-def test_taken(folder, say):
+def test_taken(say):
     """A port that is taken is named, and what to do."""
     import socket
 

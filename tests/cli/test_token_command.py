@@ -12,7 +12,7 @@ def find(folder, secret):
 
 
 def test_create(say, folder):
-    """What create prints is a token and nothing else, so that it can be put where it is needed; the rest is on stderr."""
+    """What create prints is a token and nothing else, for whatever needs one; the rest is on stderr."""
     made = say("token", "create", "alice", "--name", "phone", "--days", "30")
     assert made.code == 0
     assert "cannot be read again" in made.err

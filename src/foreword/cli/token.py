@@ -106,8 +106,8 @@ COMMAND = Command(
     arguments="ACTION [USER]",
     summary="make, list and revoke the tokens of the HTTP API",
     description="A token says who asks over HTTP, and everything it asks for is done as that person. create prints "
-    "one; only its hash is kept, so it cannot be shown again. A token ends when it is revoked, when its days are over, or "
-    "when its person is no longer in foreword.yaml.",
+    "one, and only its hash is kept, so it cannot be shown again. A token ends when it is revoked, when its days are "
+    "over, or when its person is no longer in foreword.yaml.",
     examples=(
         "foreword token create alice",
         "foreword token create bob --name phone --days 90",

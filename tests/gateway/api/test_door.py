@@ -175,18 +175,21 @@ def test_message_of_a_megabyte(tmp_path):
 def test_rate(tmp_path):
     """Who asks too often is told when to ask again; others are not held up, and neither are they by wrong tokens."""
     rate = 2 * FAILURES
-    with serve_workspace(tmp_path, settings=HttpServer(port=0, rate=rate)) as served:
-        with served.ask_as() as client, served.ask_as("bob") as other:
-            answers = [client.get("/api/sessions") for _ in range(4 * rate)]
-            assert {answer.status_code for answer in answers[:rate]} == {200}
-            answer = next(answer for answer in answers if answer.status_code != 200)
-            check(answer, 429, "too_many_requests")
-            assert int(answer.headers["Retry-After"]) >= 1
-            wrong = {"Authorization": "Bearer fwd_wrong"}
-            statuses = [client.get("/api/sessions", headers=wrong).status_code for _ in range(rate)]
-            assert statuses[:2] == [401, 401]
-            assert 429 in statuses
-            assert other.get("/api/sessions").status_code == 200
+    with (
+        serve_workspace(tmp_path, settings=HttpServer(port=0, rate=rate)) as served,
+        served.ask_as() as client,
+        served.ask_as("bob") as other,
+    ):
+        answers = [client.get("/api/sessions") for _ in range(4 * rate)]
+        assert {answer.status_code for answer in answers[:rate]} == {200}
+        answer = next(answer for answer in answers if answer.status_code != 200)
+        check(answer, 429, "too_many_requests")
+        assert int(answer.headers["Retry-After"]) >= 1
+        wrong = {"Authorization": "Bearer fwd_wrong"}
+        statuses = [client.get("/api/sessions", headers=wrong).status_code for _ in range(rate)]
+        assert statuses[:2] == [401, 401]
+        assert 429 in statuses
+        assert other.get("/api/sessions").status_code == 200
 
 
 def test_closed_to_pages(served):

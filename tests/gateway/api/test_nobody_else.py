@@ -126,7 +126,10 @@ def test_the_first_has_it_all(house):
 
 def test_demoted(tmp_path):
     """Who may see less than they did finds neither the turns nor the sessions of that time."""
-    before = "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\nusers: {alice: {trust: full}, bob: {trust: inner}}\n"
+    before = (
+        "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\n"
+        "users: {alice: {trust: full}, bob: {trust: inner}}\n"
+    )
     with serve_workspace(tmp_path, files={"foreword.yaml": before}) as served, served.ask_as("bob") as client:
         told = client.post("/api/turns", json={"text": "Hi"}).json()
         (tmp_path / "foreword.yaml").write_text(before.replace("inner", "familiar"))

@@ -107,22 +107,25 @@ def test_recorded(served):
 
 def test_stopped(tmp_path):
     """A running turn is stopped, whoever waits is told, and the session can be used afterwards."""
-    with serve_workspace(tmp_path, Hangs(seconds=30, text="Well"), Says(text="Again.")) as served:
-        with served.ask_as() as client, served.ask_as() as other:
-            with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
-                lines = answer.iter_lines()
-                while not (line := next(lines)).startswith("data: "):
-                    pass
-                told = json.loads(line.removeprefix("data: "))
-                while "words" not in next(lines):
-                    pass
-                assert other.delete(f"/api/turns/{told['turn']}").json() == {"turn": told["turn"], "stopped": True}
-                rest = "\n".join(lines)
-            assert "event: error" in rest
-            assert '"code":"stopped"' in rest
-            assert other.delete(f"/api/turns/{told['turn']}").json()["stopped"] is False
-            assert other.get(f"/api/turns/{told['turn']}").json()["state"] == "stopped"
-            assert say(other, session=told["session"])["reply"] == "Again."
+    with (
+        serve_workspace(tmp_path, Hangs(seconds=30, text="Well"), Says(text="Again.")) as served,
+        served.ask_as() as client,
+        served.ask_as() as other,
+    ):
+        with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
+            lines = answer.iter_lines()
+            while not (line := next(lines)).startswith("data: "):
+                pass
+            told = json.loads(line.removeprefix("data: "))
+            while "words" not in next(lines):
+                pass
+            assert other.delete(f"/api/turns/{told['turn']}").json() == {"turn": told["turn"], "stopped": True}
+            rest = "\n".join(lines)
+        assert "event: error" in rest
+        assert '"code":"stopped"' in rest
+        assert other.delete(f"/api/turns/{told['turn']}").json()["stopped"] is False
+        assert other.get(f"/api/turns/{told['turn']}").json()["state"] == "stopped"
+        assert say(other, session=told["session"])["reply"] == "Again."
 
 
 def test_no_question(served):
