@@ -12,7 +12,7 @@ from foreword.errors import InputError, suggest
 
 COMMANDS = (
     "build", "explain", "diff", "memory", "status", "logs", "trace", "cost", "export", "lint", "init", "blueprints",
-    "doctor",
+    "doctor", "chat",
 )  # fmt: skip
 DESCRIPTION = "Foreword decides what an agent is told before it speaks, and explains every byte of it."
 EXAMPLES = (

@@ -1,0 +1,139 @@
+"""A conversation in the terminal: who speaks with whom, in which session, and one message after the other."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from rich.console import Console
+from rich.text import Text
+
+from foreword.assembly import Assembly
+from foreword.cli.chat.answer import Answer
+from foreword.cli.chat.clean import clean
+from foreword.cli.chat.page import Page
+from foreword.gateway.gateway import Gateway
+from foreword.gateway.lane import Found, find_lane
+from foreword.gateway.message import Incoming, Reply, State
+from foreword.gateway.sessions import Session
+from foreword.runtime.ears import Asking
+from foreword.turn import Turn
+
+LATER = 1.0  # seconds between two looks for an answer that comes later
+
+Ask = Callable[[str], Awaitable[bool]]
+
+
+class Talk:
+    """What the commands of a chat act on."""
+
+    def __init__(self, gateway: Gateway, place: Incoming, console: Console, screen: Callable[[], Answer], ask: Ask) -> None:
+        self.gateway = gateway
+        self.place = place
+        """A message without words: who speaks, with whom, and where."""
+        self.console = console
+        self.session: Session | None = None
+        """The session that goes on; None until something was said in a new one."""
+        self.turn = ""
+        """The last turn."""
+        self.seen: dict[str, str | None] = {}
+        """What the slots were made of when they were last looked at, by hash."""
+        self.late: set[asyncio.Task[None]] = set()
+        self._screen = screen
+        self._ask = ask
+
+    @property
+    def found(self) -> Found:
+        """The lane of this place under the configuration of now, and why its clearance is what it is."""
+        return find_lane(self.place, self.gateway.workspace.config)
+
+    async def begin(self, session: str, model: str, *, anew: bool) -> None:
+        """Begin."""
+
+    async def say(self, text: str) -> Reply:
+        """Say something, show the answer as it comes, and return what came of it."""
+        session = self.session.id if self.session else ""
+        accepted = await self.gateway.accept(replace(self.place, text=text, session=session))
+        self.turn = accepted.turn
+        answer = self._screen()
+        try:
+            with on_interrupt(lambda: self.gateway.stop(accepted.turn)):
+                await self._listen(accepted.turn, answer)
+                reply = await self.gateway.wait(accepted.turn)
+        finally:
+            answer.rest()
+        answer.end(reply)
+        self.session = await self.gateway.sessions.get(accepted.session)
+        return reply
+
+    async def _listen(self, turn: str, answer: Answer) -> None:
+        async for delta in self.gateway.hear(turn):
+            if isinstance(delta, Asking):
+                answer.rest()
+                await self._decide(turn, delta)
+            else:
+                answer.hear(delta)
+
+    async def _decide(self, turn: str, asking: Asking) -> None:
+        try:
+            allowed = await self._ask(clean(asking.question))
+        except KeyboardInterrupt:
+            await self.gateway.stop(turn)
+        else:
+            await self.gateway.decide(turn, asking.id, allowed)
+
+    def note(self, text: str) -> None:
+        """Say something that is not the agent's word."""
+        self.console.print(Text(clean(text), style="dim"), soft_wrap=True)
+
+    def await_later(self, reply: Reply) -> None:
+        """See to it that an answer which comes later is shown when it comes."""
+        task = asyncio.get_running_loop().create_task(self._await(reply.turn))
+        self.late.add(task)
+        task.add_done_callback(self.late.discard)
+
+    async def _await(self, turn: str) -> None:
+        while (reply := await self.gateway.find(turn)) and not reply.state.ended:
+            await asyncio.sleep(LATER)
+        if reply and reply.state is State.ANSWERED:
+            self.console.print(Page(reply.text))
+        elif reply:
+            self.note(reply.text)
+
+    def look(self) -> Assembly:
+        """Assemble the next turn of this conversation, as it would be now."""
+        session = self.session
+        turn = Turn(
+            agent=self.found.lane.agent,
+            user=self.place.user,
+            channel=self.place.channel,
+            situation=self.place.situation,
+            session=session.id if session else "",
+            project=self.place.project,
+            plan=bool(session and session.plan),
+            model=session.model if session else "",
+        )
+        return self.gateway.workspace.assemble(turn)
+
+
+@contextmanager
+def on_interrupt(stop: Callable[[], Awaitable[object]]) -> Iterator[None]:
+    """Let Ctrl-C stop what runs; a second one, before it has stopped, ends the program."""
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+    stopping: list[asyncio.Future[object]] = []
+
+    def interrupt() -> None:
+        if stopping and main:
+            main.cancel()
+        else:
+            stopping.append(asyncio.ensure_future(stop()))
+
+    with suppress(NotImplementedError):  # where the loop takes no signals, Ctrl-C ends the program
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(signal.SIGINT)
