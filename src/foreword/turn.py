@@ -26,6 +26,10 @@ class Tool:
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     trust: Trust = Trust.FULL
     kind: str = ""
+    changes: bool = False
+    """Whether it changes the world; then a person is asked first where the channel can."""
+    seconds: float | None = None
+    """How long it may take, where that is not the usual time."""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):

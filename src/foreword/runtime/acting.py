@@ -12,8 +12,11 @@ from foreword.events.trace import Step, Teller, describe_error
 from foreword.frozen import frozen
 from foreword.runtime.arguments import judge
 from foreword.runtime.calls import Asked, Malformed
+from foreword.runtime.consent import find_objection
+from foreword.runtime.ears import Ears
 from foreword.tools import Answer, Reading
 from foreword.tools.telling import tell_answer
+from foreword.turn import Tool
 from foreword.workspace import Workspace
 
 LONGEST = 40_000  # characters of one result
@@ -65,39 +68,55 @@ class TimeLimits:
     usual: float = 60.0
     named: Mapping[str, float] = field(default_factory=dict)
 
-    def find(self, name: str) -> float:
-        """Find how long a tool may take."""
-        return self.named.get(name, self.usual)
+    def find(self, tool: Tool) -> float:
+        """Find how long a tool may take: what is set here for its name, else its own time, else the usual one."""
+        return self.named.get(tool.name, self.usual if tool.seconds is None else tool.seconds)
 
 
-async def act(turn: Teller, tools: Tools, assembly: Assembly, asked: Asked | Malformed, limits: TimeLimits) -> Result:
-    """Run what a model asked for, and tell it as a step of the turn."""
+@frozen
+class Bench:
+    """What all calls of one turn have in common."""
+
+    assembly: Assembly
+    tools: Tools
+    limits: TimeLimits
+    ears: Ears
+
+
+async def act(turn: Teller, bench: Bench, asked: Asked | Malformed, call: str) -> Result:
+    """Run what a model asked for under an id that stays the same, and tell it as a step of the turn."""
     name = asked.name[:LONGEST_NAME] if isinstance(asked, Asked) else ""
     with turn.step(EventType.TOOL_CALL, name=name) as step:
-        fault = find_fault(assembly, asked)
-        if fault or isinstance(asked, Malformed):
-            step.note(status="refused", level=Level.WARN)
-            return Result(text=fault, done=False)
-        return await attempt(step, tools, assembly, asked, limits.find(name))
+        tool = find_tool(bench.assembly, asked)
+        if isinstance(tool, str) or isinstance(asked, Malformed):
+            objection = str(tool)
+        else:
+            objection = await find_objection(step, bench.ears, tool, asked, call)
+            if not objection:
+                return await attempt(step, bench, asked, bench.limits.find(tool))
+        step.note(status="refused", level=Level.WARN)
+        return Result(text=objection, done=False)
 
 
-def find_fault(assembly: Assembly, asked: Asked | Malformed) -> str:
-    """Say why a call cannot be made, in words for the model, or nothing."""
+def find_tool(assembly: Assembly, asked: Asked | Malformed) -> Tool | str:
+    """Find the tool of a call, or say why it cannot be made, in words for the model."""
     if isinstance(asked, Malformed):
         return f"Nothing was called: {asked.reason}."
     tools = assembly.terms.tools
     tool = next((tool for tool in tools.tools if tool.name == asked.name), None)
     if tool is None:
         return f"There is no tool {asked.name[:LONGEST_NAME]!r} here{suggest(asked.name, sorted(tools.names))}."
+    if tool.changes and assembly.turn.plan:
+        return f"{tool.name} was not called: plan mode is on, in which nothing is changed. Put it into the plan."
     fault = judge(tool.parameters, asked.arguments)
-    return f"{tool.name} was not called: {fault}." if fault else ""
+    return f"{tool.name} was not called: {fault}." if fault else tool
 
 
-async def attempt(step: Step, tools: Tools, assembly: Assembly, asked: Asked, seconds: float) -> Result:
+async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Result:
     """Run a tool; an exception is told with its words to the log, and without them to the model."""
     try:
         async with asyncio.timeout(seconds):
-            answer = await tools.call(assembly, asked.name, asked.arguments)
+            answer = await bench.tools.call(bench.assembly, asked.name, asked.arguments)
     except InputError as error:
         step.note(status="refused", level=Level.WARN)
         return Result(text=f"{asked.name} refused: {error}", done=False)

@@ -1,0 +1,288 @@
+"""The inbox in the state's own file, by the standard library; every method is one transaction."""
+
+import json
+import os
+import socket
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from foreword.events.event import Place, Usage
+from foreword.events.trace import make_id
+from foreword.gateway.admission import summarise_before, write_key
+from foreword.gateway.beginning import extend
+from foreword.gateway.inbox import Arrival, Claimed, Ending, LeaseLost, Spent
+from foreword.gateway.message import Accepted, State
+from foreword.gateway.moment import read_moment, write_moment
+from foreword.gateway.past import Kind, Piece, add_piece
+from foreword.gateway.request import read_request, write_request
+from foreword.gateway.session import COLUMNS, read_session, touch
+from foreword.gateway.writer import Writer
+from foreword.runtime.history import Messages, dump, load
+from foreword.turn import Message
+
+LEASE = timedelta(seconds=30)
+UNFINISHED = "('waiting', 'queued', 'running')"
+MINE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"
+CLAIMED = (
+    "turns.id, turns.text, turns.request, turns.attempt, turns.place, turns.received, turns.taken, turns.usage,"
+    f" turns.cost_usd, {', '.join(f'sessions.{name.strip()}' for name in COLUMNS.split(','))}"
+)
+CLAIM = f"""
+UPDATE turns SET state = 'running', attempt = attempt + 1, lease_owner = ?, lease_until = ? WHERE number IN (
+    SELECT number FROM turns AS mine
+    WHERE (state IN ('waiting', 'queued') AND due <= ?
+        OR state = 'running' AND (lease_until < ? OR lease_owner IN (SELECT value FROM json_each(?))))
+    AND NOT EXISTS (
+        SELECT 1 FROM turns AS other
+        WHERE other.session_id = mine.session_id AND other.number < mine.number AND other.state IN {UNFINISHED})
+    ORDER BY number LIMIT ?)
+RETURNING id"""
+
+
+def name_owner() -> str:
+    """Name this process, so that another one on the same machine can tell whether it lives."""
+    return f"{socket.gethostname()}:{os.getpid()}:{make_id(64)}"
+
+
+def is_dead(owner: str) -> bool:
+    """Whether an owner is a process of this machine that has ended; of others only their lease can tell."""
+    host, number, _ = owner.rsplit(":", 2)
+    if host != socket.gethostname() or int(number) == os.getpid():
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+class SqliteInbox:
+    """Keeps accepted messages in a file."""
+
+    def __init__(self, writer: Writer, clock: Callable[[], datetime], lease: timedelta = LEASE) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._lease = lease
+        self._owner = name_owner()
+
+    async def add(self, arrival: Arrival) -> Claimed | Accepted:
+        """Accept a message, and claim it at once where nothing of its session comes first."""
+        return await self._writer.do(lambda state: self._add(state, arrival))
+
+    def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
+        incoming, session = arrival.incoming, arrival.session
+        first = state.execute(
+            f"SELECT state, due FROM turns WHERE session_id = ? AND state IN {UNFINISHED} ORDER BY number LIMIT 1",
+            (session.id,),
+        ).fetchone()
+        became, due = State.RUNNING, arrival.now.timestamp()
+        if first:
+            became = State.QUEUED if first[0] == "queued" else State.WAITING
+            due = max(due, first[1]) if first[0] == "queued" else due
+        held = became is State.RUNNING
+        state.execute(
+            "INSERT INTO turns (id, session_id, user_id, channel, text, request, state, attempt, due, lease_owner,"
+            " lease_until, place, received, key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                arrival.turn,
+                session.id,
+                incoming.user,
+                incoming.channel,
+                incoming.text,
+                write_request(incoming),
+                str(became),
+                int(held),
+                due,
+                self._owner if held else None,
+                (arrival.now + self._lease).timestamp() if held else None,
+                json.dumps(asdict(arrival.place)),
+                write_moment(arrival.now),
+                write_key(incoming),
+            ),
+        )
+        touch(state, session.id, arrival.now)
+        if not held:
+            return Accepted(turn=arrival.turn, session=session.id)
+        return Claimed(
+            turn=arrival.turn,
+            session=session,
+            incoming=incoming,
+            attempt=1,
+            place=arrival.place,
+            received=arrival.now,
+        )
+
+    async def claim(self, most: int) -> Sequence[Claimed]:
+        """Claim turns that are due, one of each session, and those that a dead process left."""
+        return await self._writer.do(lambda state: self._claim(state, most))
+
+    def _claim(self, state: sqlite3.Connection, most: int) -> list[Claimed]:
+        now = self._clock()
+        owners = state.execute("SELECT DISTINCT lease_owner FROM turns WHERE state = 'running'").fetchall()
+        dead = json.dumps([owner for (owner,) in owners if owner and is_dead(owner)])
+        moment = now.timestamp()
+        until = (now + self._lease).timestamp()
+        got = state.execute(CLAIM, (self._owner, until, moment, moment, dead, most)).fetchall()
+        asked = f"SELECT {CLAIMED} FROM turns JOIN sessions ON sessions.id = turns.session_id WHERE turns.id = ?"
+        return [read_claimed(state.execute(asked, row).fetchone()) for row in got]
+
+    async def keep(self, claimed: Claimed, messages: Messages) -> None:
+        """Keep the turn's own messages after a step."""
+        stored = dump(messages)
+        await self._write(claimed, "taken = ?", (stored,))
+
+    async def begin(self, claimed: Claimed, call: str, name: str) -> bool:
+        """Note that a call begins which changes the world; False if it had begun before."""
+
+        def work(state: sqlite3.Connection) -> bool:
+            self._hold(state, claimed)
+            asked = "INSERT OR IGNORE INTO begun (turn_id, call_id, name) VALUES (?, ?, ?)"
+            return state.execute(asked, (claimed.turn, call, name)).rowcount == 1
+
+        return await self._writer.do(work)
+
+    async def finish(self, claimed: Claimed, ending: Ending) -> None:
+        """End a turn: its reply, and its place in the history, together or not at all."""
+        stored = dump(ending.messages) if ending.messages else b""
+
+        def work(state: sqlite3.Connection) -> None:
+            self._set(
+                state,
+                claimed,
+                "state = ?, reply = ?, usage = ?, cost_usd = ?, prompt_hash = ?, finished = ?, taken = NULL,"
+                " lease_owner = NULL, lease_until = NULL",
+                (
+                    str(ending.state),
+                    ending.text,
+                    json.dumps(asdict(ending.spent.usage)),
+                    ending.spent.cost_usd,
+                    ending.prompt_hash,
+                    write_moment(ending.now),
+                ),
+            )
+            if stored:
+                piece = Piece(
+                    kind=Kind.TURN,
+                    messages=stored,
+                    tokens=ending.tokens,
+                    turn=claimed.turn,
+                    beginning=find_beginning(claimed, ending.text),
+                )
+                add_piece(state, claimed.session.id, piece)
+            state.execute("DELETE FROM begun WHERE turn_id = ?", (claimed.turn,))
+            if claimed.incoming.address:
+                state.execute(
+                    "INSERT OR IGNORE INTO outbox (turn_id, channel, address, text, state, attempt, due)"
+                    " VALUES (?, ?, ?, ?, 'pending', 0, ?)",
+                    (
+                        claimed.turn,
+                        claimed.incoming.channel,
+                        claimed.incoming.address,
+                        ending.text,
+                        ending.now.timestamp(),
+                    ),
+                )
+            touch(state, claimed.session.id, ending.now)
+
+        await self._writer.do(work)
+
+    async def postpone(self, claimed: Claimed, ending: Ending, due: datetime) -> None:
+        """Leave a turn for later, and with it what waits behind it."""
+        stored = dump(ending.messages) if ending.messages else None
+
+        def work(state: sqlite3.Connection) -> None:
+            self._set(
+                state,
+                claimed,
+                "state = 'queued', due = ?, reply = ?, taken = ?, usage = ?, cost_usd = ?, prompt_hash = ?,"
+                " lease_owner = NULL, lease_until = NULL",
+                (
+                    due.timestamp(),
+                    ending.text,
+                    stored,
+                    json.dumps(asdict(ending.spent.usage)),
+                    ending.spent.cost_usd,
+                    ending.prompt_hash,
+                ),
+            )
+            state.execute(
+                "UPDATE turns SET state = 'queued', due = ? WHERE session_id = ? AND state = 'waiting'",
+                (due.timestamp(), claimed.session.id),
+            )
+
+        await self._writer.do(work)
+
+    async def release(self, claimed: Claimed) -> None:
+        """Leave a turn to whoever comes next, at once."""
+        values = "state = 'waiting', due = 0, lease_owner = NULL, lease_until = NULL"
+        await self._write(claimed, values, ())
+
+    async def renew(self) -> Sequence[str]:
+        """Renew the leases of this process; return the turns that somebody wants stopped."""
+        until = (self._clock() + self._lease).timestamp()
+
+        def work(state: sqlite3.Connection) -> list[str]:
+            mine = "lease_owner = ? AND state = 'running'"
+            state.execute(f"UPDATE turns SET lease_until = ? WHERE {mine}", (until, self._owner))
+            found = state.execute(f"SELECT id FROM turns WHERE {mine} AND stop = 1", (self._owner,))
+            return [turn for (turn,) in found]
+
+        return await self._writer.do(work)
+
+    async def stop(self, turn: str) -> State | None:
+        """Stop a turn that nobody works on, or have it stopped by who does; return its state now."""
+
+        def work(state: sqlite3.Connection) -> State | None:
+            state.execute(
+                "UPDATE turns SET state = 'stopped', reply = '', finished = ? WHERE id = ?"
+                " AND state IN ('waiting', 'queued')",
+                (write_moment(self._clock()), turn),
+            )
+            state.execute("UPDATE turns SET stop = 1 WHERE id = ? AND state = 'running'", (turn,))
+            row = state.execute("SELECT state FROM turns WHERE id = ?", (turn,)).fetchone()
+            return State(row[0]) if row else None
+
+        return await self._writer.do(work)
+
+    async def _write(self, claimed: Claimed, values: str, given: Sequence[Any]) -> None:
+        await self._writer.do(lambda state: self._set(state, claimed, values, given))
+
+    def _set(self, state: sqlite3.Connection, claimed: Claimed, values: str, given: Sequence[Any]) -> None:
+        """Write to a turn that is still ours."""
+        key = (claimed.turn, self._owner, claimed.attempt)
+        if state.execute(f"UPDATE turns SET {values} WHERE {MINE}", (*given, *key)).rowcount != 1:
+            raise LeaseLost("another process works on this turn now")
+
+    def _hold(self, state: sqlite3.Connection, claimed: Claimed) -> None:
+        key = (claimed.turn, self._owner, claimed.attempt)
+        if state.execute(f"SELECT 1 FROM turns WHERE {MINE}", key).fetchone() is None:
+            raise LeaseLost("another process works on this turn now")
+
+
+def read_claimed(row: Sequence[Any]) -> Claimed:
+    """Read a turn that was claimed."""
+    turn, text, request, attempt, place, received, taken, usage, cost_usd, *session = row
+    return Claimed(
+        turn=turn,
+        session=read_session(session),
+        incoming=read_request(text, request),
+        attempt=attempt,
+        place=Place(**json.loads(place)),
+        received=read_moment(received),
+        taken=load(taken) if taken else (),
+        spent=Spent(usage=Usage(**json.loads(usage)), cost_usd=cost_usd) if usage else Spent(),
+    )
+
+
+def find_beginning(claimed: Claimed, reply: str) -> str | None:
+    """Hash the conversation up to the end of a turn, as a client that keeps no session will repeat it."""
+    before = summarise_before(claimed.incoming.before)
+    if before is None:
+        return None
+    asked = extend(before, Message(role="user", text=claimed.incoming.text))
+    return extend(asked, Message(role="assistant", text=reply))
