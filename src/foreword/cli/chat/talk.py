@@ -5,6 +5,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from zoneinfo import ZoneInfo
 
 from rich.console import Console
 from rich.text import Text
@@ -13,14 +14,17 @@ from foreword.assembly import Assembly
 from foreword.cli.chat.answer import Answer
 from foreword.cli.chat.clean import clean
 from foreword.cli.chat.page import Page
+from foreword.config import Config
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.lane import Found, find_lane
-from foreword.gateway.message import Incoming, Reply, State
-from foreword.gateway.sessions import Session
+from foreword.gateway.message import Incoming, NotFound, Reply, State
+from foreword.gateway.session import Session
 from foreword.runtime.ears import Asking
+from foreword.sources.clock import find_zone
 from foreword.turn import Turn
 
 LATER = 1.0  # seconds between two looks for an answer that comes later
+SHORTEST = 4  # digits by which a session can be named
 
 Ask = Callable[[str], Awaitable[bool]]
 
@@ -28,28 +32,35 @@ Ask = Callable[[str], Awaitable[bool]]
 class Talk:
     """What the commands of a chat act on."""
 
-    def __init__(self, gateway: Gateway, place: Incoming, console: Console, screen: Callable[[], Answer], ask: Ask) -> None:
+    def __init__(
+        self, gateway: Gateway, place: Incoming, console: Console, screen: Callable[[], Answer], ask: Ask
+    ) -> None:
         self.gateway = gateway
         self.place = place
         """A message without words: who speaks, with whom, and where."""
         self.console = console
         self.session: Session | None = None
-        """The session that goes on; None until something was said in a new one."""
+        """The session that goes on; None until something is said in the first one."""
         self.turn = ""
         """The last turn."""
+        self.config: Config = gateway.workspace.config
+        """The configuration when it was last looked at."""
         self.seen: dict[str, str | None] = {}
-        """What the slots were made of when they were last looked at, by hash."""
-        self.late: set[asyncio.Task[None]] = set()
+        """What the slots were made of then, by hash."""
         self._screen = screen
         self._ask = ask
+        self._late: set[asyncio.Task[None]] = set()
 
     @property
     def found(self) -> Found:
         """The lane of this place under the configuration of now, and why its clearance is what it is."""
         return find_lane(self.place, self.gateway.workspace.config)
 
-    async def begin(self, session: str, model: str, *, anew: bool) -> None:
-        """Begin."""
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone of who speaks."""
+        person = self.gateway.workspace.config.users.get(self.place.user)
+        return find_zone(person.timezone if person else "")[0]
 
     async def say(self, text: str) -> Reply:
         """Say something, show the answer as it comes, and return what came of it."""
@@ -64,7 +75,7 @@ class Talk:
         finally:
             answer.rest()
         answer.end(reply)
-        self.session = await self.gateway.sessions.get(accepted.session)
+        self.session = await self.gateway.sessions.find(accepted.session)
         return reply
 
     async def _listen(self, turn: str, answer: Answer) -> None:
@@ -81,7 +92,7 @@ class Talk:
         except KeyboardInterrupt:
             await self.gateway.stop(turn)
         else:
-            await self.gateway.decide(turn, asking.id, allowed)
+            self.gateway.decide(turn, asking.id, allowed=allowed)
 
     def note(self, text: str) -> None:
         """Say something that is not the agent's word."""
@@ -90,8 +101,8 @@ class Talk:
     def await_later(self, reply: Reply) -> None:
         """See to it that an answer which comes later is shown when it comes."""
         task = asyncio.get_running_loop().create_task(self._await(reply.turn))
-        self.late.add(task)
-        task.add_done_callback(self.late.discard)
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
 
     async def _await(self, turn: str) -> None:
         while (reply := await self.gateway.find(turn)) and not reply.state.ended:
@@ -99,7 +110,46 @@ class Talk:
         if reply and reply.state is State.ANSWERED:
             self.console.print(Page(reply.text))
         elif reply:
-            self.note(reply.text)
+            self.note(reply.text or str(reply.state))
+
+    async def hold(self) -> Session:
+        """Hold a session, which is begun if there is none yet."""
+        if self.session is None:
+            await self.begin()
+        assert self.session is not None
+        return self.session
+
+    async def begin(self) -> None:
+        """Begin a new session."""
+        self.session, self.turn = await self.gateway.sessions.begin(self.found.lane, self.place.situation), ""
+
+    async def go_on(self) -> None:
+        """Go on with the last session of this place, if there is one."""
+        self.session = await self.gateway.sessions.find_current(self.found.lane)
+
+    async def list_sessions(self) -> list[Session]:
+        """List the sessions of this very place: another clearance is another conversation."""
+        lane = self.found.lane
+        return [one for one in await self.gateway.sessions.list(self.place.user) if one.lane == lane]
+
+    async def resume(self, beginning: str) -> None:
+        """Go on with an earlier session, named by its id or the first digits of it."""
+        named = [one for one in await self.list_sessions() if one.id.startswith(beginning.lower())]
+        if len(named) != 1 or len(beginning) < SHORTEST:
+            raise NotFound("session")
+        self.session, self.turn = await self.gateway.sessions.resume(named[0].id), ""
+
+    async def set_model(self, name: str) -> None:
+        """Have another model answer in this session; one that cannot be opened changes nothing."""
+        session = await self.hold()
+        await self.gateway.sessions.set_model(session.id, name)
+        self.session = replace(session, model=name)
+
+    async def set_plan(self, *, on: bool) -> None:
+        """Have the agent only plan in this session, or let it act."""
+        session = await self.hold()
+        await self.gateway.sessions.set_plan(session.id, on=on)
+        self.session = replace(session, plan=on)
 
     def look(self) -> Assembly:
         """Assemble the next turn of this conversation, as it would be now."""

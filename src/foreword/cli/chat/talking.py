@@ -6,7 +6,7 @@ import sqlite3
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.output import create_output
@@ -27,7 +27,7 @@ from foreword.cli.output import complain, make_plain, print_json
 from foreword.cli.place import open_here
 from foreword.cli.turns import find_project
 from foreword.errors import ForewordError, InputError
-from foreword.gateway.gateway import open_gateway
+from foreword.gateway.opening import open_gateway
 from foreword.gateway.message import Incoming, Reply, State
 from foreword.workspace import STATE, Workspace
 
@@ -73,17 +73,30 @@ async def converse(args: Namespace, workspace: Workspace, message: str | None) -
         agent=args.agent,
         situation=args.situation,
         project=find_project(args.project),
+        asks=sys.stdin.isatty(),
     )
     console = Console(highlight=False, markup=False, emoji=False)
     screen: Callable[[], Answer] = Unheard if args.json else lambda: open_answer(console)
-    async with open_gateway(workspace, environ=os.environ, clock=lambda: datetime.now(UTC)) as gateway:
-        one = Talk(gateway, place, console, screen, ask_person if sys.stdin.isatty() else ask_nobody)
-        await one.begin(session=args.session, model=args.model, anew=args.new)
+    async with open_gateway(workspace, os.environ) as gateway:
+        talk = Talk(gateway, place, console, screen, ask_person)
+        await choose_session(talk, args)
         if message is not None:
-            return await answer_once(one, message, json=args.json)
-        await greet(one)
-        note_slots(one)
-        return await answer_lines(one)
+            return await answer_once(talk, message, json=args.json)
+        await greet(talk)
+        note_slots(talk)
+        return await answer_lines(talk)
+
+
+async def choose_session(talk: Talk, args: Namespace) -> None:
+    """Go on with the session that is meant, in which the model that is meant answers."""
+    if args.session:
+        await talk.resume(args.session)
+    elif args.new:
+        await talk.begin()
+    else:
+        await talk.go_on()
+    if args.model:
+        await talk.set_model(args.model)
 
 
 async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
@@ -160,12 +173,6 @@ async def ask_person(question: str) -> bool:
     except EOFError:
         return False
     return said.strip().lower() in ("y", "yes")
-
-
-async def ask_nobody(question: str) -> bool:
-    """Refuse where nobody can be asked, and say so."""
-    complain(f"not allowed, since nobody can be asked here: {question}")
-    return False
 
 
 def write_reply(reply: Reply) -> object:
