@@ -98,7 +98,7 @@ class Drawn:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._rest = ""
+        self._rest = self._drawn = ""
         self._spoken = False
         self._live: Live | None = None
         self._tick: asyncio.TimerHandle | None = None
@@ -152,7 +152,11 @@ class Drawn:
         finished, self._rest = split(self._rest)
         if finished.strip():
             self._above(Page(finished))
-        self._live.update(self._crop() if self._rest.strip() else self._spinner, refresh=True)
+        if not self._rest.strip():
+            self._live.update(self._spinner, refresh=True)
+        elif self._rest != self._drawn:
+            self._live.update(self._crop(), refresh=True)
+        self._drawn = self._rest
         self._tick = asyncio.get_running_loop().call_later(TICK, self._draw)
 
     def _crop(self) -> Segments:

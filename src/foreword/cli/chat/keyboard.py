@@ -1,4 +1,4 @@
-"""The keyboard while an answer comes: what is typed is kept for the next line and not drawn into the answer."""
+"""The keyboard while an answer comes: what is typed waits for the next line and is not drawn into the answer."""
 
 import sys
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ try:
 except ImportError:  # only POSIX terminals have it
     termios = None  # type: ignore[assignment]
 
-ECHO_AT = 3  # where the attributes of a terminal have the local modes
+LOCAL = 3  # where the attributes of a terminal have the local modes
 
 
 @contextmanager
 def quiet_keys() -> Iterator[None]:
-    """Draw nothing of what is typed until the block ends; Ctrl-C still interrupts."""
+    """Draw nothing of what is typed outside of a prompt until the block ends; Ctrl-C still interrupts."""
     if termios is None or not sys.stdin.isatty():
         yield
         return
     before = termios.tcgetattr(sys.stdin)
     quiet = termios.tcgetattr(sys.stdin)
-    quiet[ECHO_AT] &= ~termios.ECHO
+    quiet[LOCAL] &= ~(termios.ECHO | termios.ICANON)  # with the latter, a Ctrl-D that is typed ahead would be lost
     termios.tcsetattr(sys.stdin, termios.TCSANOW, quiet)
     try:
         yield

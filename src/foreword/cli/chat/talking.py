@@ -84,7 +84,8 @@ async def converse(args: Namespace, workspace: Workspace, message: str | None) -
             return await answer_once(talk, message, json=args.json)
         await greet(talk)
         note_slots(talk)
-        return await answer_lines(talk)
+        with quiet_keys():
+            return await answer_lines(talk)
 
 
 async def choose_session(talk: Talk, args: Namespace) -> None:
@@ -126,8 +127,7 @@ async def answer_lines(talk: Talk) -> int:
                 text = await line.prompt_async(handle_sigint=False)
             warned = False
             if text.strip():
-                with quiet_keys():
-                    await answer_line(talk, text)
+                await answer_line(talk, text)
         except EOFError:
             return 0
         except KeyboardInterrupt:
@@ -149,6 +149,7 @@ async def answer_line(talk: Talk, text: str) -> None:
     else:
         if reply and reply.state is State.QUEUED:
             talk.await_later(reply)
+    talk.console.print()
 
 
 async def respond(talk: Talk, text: str) -> Reply | None:
