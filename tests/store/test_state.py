@@ -107,7 +107,7 @@ def test_one_current_session(tmp_path):
         ),
         ("SELECT id FROM sessions WHERE user_id = ? ORDER BY used DESC", "idx_sessions_user"),
         ("SELECT id FROM turns WHERE finished IS NULL AND state = ? AND due <= ? ORDER BY due", "idx_turns_due"),
-        ("SELECT id FROM turns WHERE session_id = ? ORDER BY received", "idx_turns_session"),
+        ("SELECT id FROM turns WHERE session_id = ? ORDER BY number", "idx_turns_session"),
         ("SELECT session_id FROM history WHERE beginning = ?", "idx_history_beginning"),
         ("SELECT id FROM outbox WHERE state = ? AND due <= ? ORDER BY due", "idx_outbox_due"),
     ],

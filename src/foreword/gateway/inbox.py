@@ -1,6 +1,6 @@
 """The inbox: accepted messages, who works on them, and how far they are.
 
-A turn is worked on under a lease. Its own messages are kept after every step, and only by who holds the lease: so a turn
+A turn is worked on under a lease. Its own messages are kept after every step, and only by who holds the lease: so one
 that was left by a process that died goes on after its last step, and one that was taken over is not written twice.
 """
 

@@ -60,6 +60,8 @@ class Incoming:
     """The channel's own id of the message: delivered twice, it is one turn."""
     before: tuple[Message, ...] | None = None
     """What a client that keeps no session says was said before; the session is found by it."""
+    asks: bool = False
+    """Whether whoever hears the turn can be asked before it changes something."""
     address: str = ""
     """Where the reply is to be delivered, on a channel that delivers; else whoever asked fetches it."""
 

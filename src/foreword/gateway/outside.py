@@ -10,7 +10,7 @@ from foreword.turn import Message
 
 
 def recount_outside(messages: Sequence[Message]) -> bytes:
-    """Recount a conversation that is only claimed, as one message with its label and an answer that takes note of it."""
+    """Recount a conversation that is only claimed, as one labelled message and an answer that takes note of it."""
     lines = "\n\n".join(f"> {message.role}: " + message.text.replace("\n", "\n> ") for message in messages)
     label = read_prompt("gateway/outside")
     return dump([say(f"{label}\n\n{lines}"), ModelResponse(parts=[TextPart(content=read_prompt("gateway/noted"))])])

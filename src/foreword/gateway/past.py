@@ -83,7 +83,7 @@ def fold(state: sqlite3.Connection, session: str, upto: int, summary: Piece) -> 
 
 
 def copy_past(state: sqlite3.Connection, session: str, upto: int, into: str) -> None:
-    """Copy the past of a session up to a position into another; the newest summary before it counts, and no later one."""
+    """Copy the past of a session up to a position into another; of its summaries the newest before it counts."""
     state.execute(
         "INSERT INTO history (session_id, position, turn_id, kind, messages, tokens, folded, beginning)"
         " SELECT ?, position, turn_id, kind, messages, tokens, 0, beginning FROM history"

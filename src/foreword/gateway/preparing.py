@@ -82,7 +82,7 @@ class Preparing:
         if fault := self.find_change(claimed):
             raise Changed(fault)
         incoming = claimed.incoming
-        past = await self._writer.do(lambda state: read_past(state, claimed.session.id))
+        past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
         equipment = await self._equips.equip(claimed)
         turn = make_turn(claimed, equipment, past, self.now())
         bare = await self._assemble(replace(turn, history=())) if past else await self._assemble(turn)

@@ -24,20 +24,19 @@ from foreword.runtime.history import Messages, dump, load
 from foreword.turn import Message
 
 LEASE = timedelta(seconds=30)
-UNFINISHED = "('waiting', 'queued', 'running')"
 MINE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"
 CLAIMED = (
     "turns.id, turns.text, turns.request, turns.attempt, turns.place, turns.received, turns.taken, turns.usage,"
     f" turns.cost_usd, {', '.join(f'sessions.{name.strip()}' for name in COLUMNS.split(','))}"
 )
-CLAIM = f"""
+CLAIM = """
 UPDATE turns SET state = 'running', attempt = attempt + 1, lease_owner = ?, lease_until = ? WHERE number IN (
     SELECT number FROM turns AS mine
-    WHERE (state IN ('waiting', 'queued') AND due <= ?
+    WHERE finished IS NULL AND (state IN ('waiting', 'queued') AND due <= ?
         OR state = 'running' AND (lease_until < ? OR lease_owner IN (SELECT value FROM json_each(?))))
     AND NOT EXISTS (
         SELECT 1 FROM turns AS other
-        WHERE other.session_id = mine.session_id AND other.number < mine.number AND other.state IN {UNFINISHED})
+        WHERE other.session_id = mine.session_id AND other.number < mine.number AND other.finished IS NULL)
     ORDER BY number LIMIT ?)
 RETURNING id"""
 
@@ -77,7 +76,7 @@ class SqliteInbox:
     def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
         incoming, session = arrival.incoming, arrival.session
         first = state.execute(
-            f"SELECT state, due FROM turns WHERE session_id = ? AND state IN {UNFINISHED} ORDER BY number LIMIT 1",
+            "SELECT state, due FROM turns WHERE session_id = ? AND finished IS NULL ORDER BY number LIMIT 1",
             (session.id,),
         ).fetchone()
         became, due = State.RUNNING, arrival.now.timestamp()
@@ -98,8 +97,8 @@ class SqliteInbox:
                 str(became),
                 int(held),
                 due,
-                self._owner if held else None,
-                (arrival.now + self._lease).timestamp() if held else None,
+                self._owner if held else "",
+                (arrival.now + self._lease).timestamp() if held else 0.0,
                 json.dumps(asdict(arrival.place)),
                 write_moment(arrival.now),
                 write_key(incoming),
@@ -123,7 +122,7 @@ class SqliteInbox:
 
     def _claim(self, state: sqlite3.Connection, most: int) -> list[Claimed]:
         now = self._clock()
-        owners = state.execute("SELECT DISTINCT lease_owner FROM turns WHERE state = 'running'").fetchall()
+        owners = state.execute("SELECT DISTINCT lease_owner FROM turns WHERE finished IS NULL").fetchall()
         dead = json.dumps([owner for (owner,) in owners if owner and is_dead(owner)])
         moment = now.timestamp()
         until = (now + self._lease).timestamp()
@@ -155,7 +154,7 @@ class SqliteInbox:
                 state,
                 claimed,
                 "state = ?, reply = ?, usage = ?, cost_usd = ?, prompt_hash = ?, finished = ?, taken = NULL,"
-                " lease_owner = NULL, lease_until = NULL",
+                " lease_owner = '', lease_until = 0",
                 (
                     str(ending.state),
                     ending.text,
@@ -200,7 +199,7 @@ class SqliteInbox:
                 state,
                 claimed,
                 "state = 'queued', due = ?, reply = ?, taken = ?, usage = ?, cost_usd = ?, prompt_hash = ?,"
-                " lease_owner = NULL, lease_until = NULL",
+                " lease_owner = '', lease_until = 0",
                 (
                     due.timestamp(),
                     ending.text,
@@ -211,7 +210,8 @@ class SqliteInbox:
                 ),
             )
             state.execute(
-                "UPDATE turns SET state = 'queued', due = ? WHERE session_id = ? AND state = 'waiting'",
+                "UPDATE turns SET state = 'queued', due = ?"
+                " WHERE session_id = ? AND finished IS NULL AND state = 'waiting'",
                 (due.timestamp(), claimed.session.id),
             )
 
@@ -219,7 +219,7 @@ class SqliteInbox:
 
     async def release(self, claimed: Claimed) -> None:
         """Leave a turn to whoever comes next, at once."""
-        values = "state = 'waiting', due = 0, lease_owner = NULL, lease_until = NULL"
+        values = "state = 'waiting', due = 0, lease_owner = '', lease_until = 0"
         await self._write(claimed, values, ())
 
     async def renew(self) -> Sequence[str]:
@@ -227,7 +227,7 @@ class SqliteInbox:
         until = (self._clock() + self._lease).timestamp()
 
         def work(state: sqlite3.Connection) -> list[str]:
-            mine = "lease_owner = ? AND state = 'running'"
+            mine = "finished IS NULL AND lease_owner = ? AND state = 'running'"
             state.execute(f"UPDATE turns SET lease_until = ? WHERE {mine}", (until, self._owner))
             found = state.execute(f"SELECT id FROM turns WHERE {mine} AND stop = 1", (self._owner,))
             return [turn for (turn,) in found]

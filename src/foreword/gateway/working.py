@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol
 
@@ -52,7 +53,7 @@ class Steps:
         self.messages: Messages = claimed.taken
         self._claimed = claimed
         self._inbox = inbox
-        self.ears = Ears(delta=ears.delta, step=self._keep)
+        self.ears = replace(ears, step=self._keep)
 
     async def _keep(self, messages: Messages) -> None:
         await self._inbox.keep(self._claimed, messages)

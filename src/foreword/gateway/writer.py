@@ -73,16 +73,16 @@ class Writer:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
             results = [(job, None, error) for job in batch]
-        for job, result, error in results:
+        for job, result, failure in results:
             with suppress(RuntimeError):  # the loop of who asked may be closed by now
-                job.loop.call_soon_threadsafe(answer, job.future, result, error)
+                job.loop.call_soon_threadsafe(answer, job.future, result, failure)
 
     def _attempt(self, job: Job) -> tuple[Any, BaseException | None]:
         """Do one piece of work inside the transaction of its batch."""
         self._connection.execute("SAVEPOINT job")
         try:
             result = job.work(self._connection)
-        except Exception as error:  # noqa: BLE001 - one that fails takes nothing from the others
+        except Exception as error:
             if not self._connection.in_transaction:
                 raise  # the disk is full, or the file broken: all of it is undone already
             self._connection.execute("ROLLBACK TO job")

@@ -24,6 +24,7 @@ CREATE INDEX idx_sessions_place ON sessions (agent, channel, room, clearance, us
 CREATE INDEX idx_sessions_user ON sessions (user_id, used);
 CREATE INDEX idx_sessions_used ON sessions (used);
 CREATE TABLE turns (
+  number INTEGER NOT NULL,
   id TEXT NOT NULL,
   session_id TEXT NOT NULL,
   user_id TEXT DEFAULT '' NOT NULL,
@@ -43,13 +44,16 @@ CREATE TABLE turns (
   place TEXT,
   received TEXT NOT NULL,
   finished TEXT,
+  stop INTEGER DEFAULT 0 NOT NULL,
   "key" TEXT,
-  PRIMARY KEY (id),
+  PRIMARY KEY (number),
+  UNIQUE (id),
   FOREIGN KEY(session_id) REFERENCES sessions (id),
   UNIQUE ("key")
 );
 CREATE INDEX idx_turns_due ON turns (state, due) WHERE finished IS NULL;
-CREATE INDEX idx_turns_session ON turns (session_id, received);
+CREATE INDEX idx_turns_open ON turns (session_id, number) WHERE finished IS NULL;
+CREATE INDEX idx_turns_session ON turns (session_id, number);
 CREATE INDEX idx_turns_user ON turns (user_id, received);
 CREATE TABLE history (
   session_id TEXT NOT NULL,
@@ -60,7 +64,7 @@ CREATE TABLE history (
   tokens INTEGER DEFAULT 0 NOT NULL,
   folded INTEGER DEFAULT 0 NOT NULL,
   beginning TEXT,
-  PRIMARY KEY (session_id, position),
+  PRIMARY KEY (session_id, position, kind),
   FOREIGN KEY(session_id) REFERENCES sessions (id),
   FOREIGN KEY(turn_id) REFERENCES turns (id)
 );

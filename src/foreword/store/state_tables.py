@@ -48,7 +48,8 @@ SESSIONS = Table(
 TURNS = Table(
     "turns",
     METADATA,
-    Column("id", Text, primary_key=True),
+    Column("number", Integer, primary_key=True),  # in the order in which they were accepted
+    Column("id", Text, nullable=False, unique=True),
     Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
     Column("user_id", Text, nullable=False, server_default=NOTHING),
     Column("channel", Text, nullable=False),
@@ -67,9 +68,11 @@ TURNS = Table(
     Column("place", Text),
     Column("received", Text, nullable=False),
     Column("finished", Text),
+    Column("stop", Integer, nullable=False, server_default=ZERO),  # somebody wants it stopped
     Column("key", Text, unique=True),  # the channel's own id of the message
     Index("idx_turns_due", "state", "due", sqlite_where=UNFINISHED, postgresql_where=UNFINISHED),
-    Index("idx_turns_session", "session_id", "received"),
+    Index("idx_turns_open", "session_id", "number", sqlite_where=UNFINISHED, postgresql_where=UNFINISHED),
+    Index("idx_turns_session", "session_id", "number"),
     Index("idx_turns_user", "user_id", "received"),
 )
 
@@ -79,7 +82,7 @@ HISTORY = Table(
     Column("session_id", Text, ForeignKey("sessions.id"), primary_key=True),
     Column("position", Integer, primary_key=True),
     Column("turn_id", Text, ForeignKey("turns.id")),
-    Column("kind", Text, nullable=False),  # turn or summary
+    Column("kind", Text, primary_key=True),  # turn, summary or outside
     Column("messages", LargeBinary, nullable=False),
     Column("tokens", Integer, nullable=False, server_default=ZERO),
     Column("folded", Integer, nullable=False, server_default=ZERO),  # told by a summary since

@@ -43,7 +43,8 @@ def upgrade() -> None:
     op.create_index("idx_sessions_used", "sessions", ["used"])
     op.create_table(
         "turns",
-        Column("id", Text, primary_key=True),
+        Column("number", Integer, primary_key=True),
+        Column("id", Text, nullable=False, unique=True),
         Column("session_id", Text, ForeignKey("sessions.id"), nullable=False),
         Column("user_id", Text, nullable=False, server_default=NOTHING),
         Column("channel", Text, nullable=False),
@@ -62,17 +63,21 @@ def upgrade() -> None:
         Column("place", Text),
         Column("received", Text, nullable=False),
         Column("finished", Text),
+        Column("stop", Integer, nullable=False, server_default=ZERO),
         Column("key", Text, unique=True),
     )
     op.create_index("idx_turns_due", "turns", ["state", "due"], sqlite_where=UNFINISHED, postgresql_where=UNFINISHED)
-    op.create_index("idx_turns_session", "turns", ["session_id", "received"])
+    op.create_index(
+        "idx_turns_open", "turns", ["session_id", "number"], sqlite_where=UNFINISHED, postgresql_where=UNFINISHED
+    )
+    op.create_index("idx_turns_session", "turns", ["session_id", "number"])
     op.create_index("idx_turns_user", "turns", ["user_id", "received"])
     op.create_table(
         "history",
         Column("session_id", Text, ForeignKey("sessions.id"), primary_key=True),
         Column("position", Integer, primary_key=True),
         Column("turn_id", Text, ForeignKey("turns.id")),
-        Column("kind", Text, nullable=False),
+        Column("kind", Text, primary_key=True),
         Column("messages", LargeBinary, nullable=False),
         Column("tokens", Integer, nullable=False, server_default=ZERO),
         Column("folded", Integer, nullable=False, server_default=ZERO),
