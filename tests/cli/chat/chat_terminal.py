@@ -6,8 +6,8 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -16,7 +16,11 @@ from contextlib import contextmanager
 
 ROWS, COLUMNS = 40, 100
 PATIENCE = 30.0  # seconds after which something that is waited for will not come
-RUN = "import sys; from foreword.cli import main; sys.exit(main())"
+# Its terminal is the one that controls it, so that Ctrl-C is a signal to it.
+RUN = (
+    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "from foreword.cli import main; sys.exit(main())"
+)
 PIECES = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][AB0]?|(.)", re.DOTALL)
 
 
@@ -72,7 +76,7 @@ class Screen:
                 self.column = max(0, number - 1)
             case "K":
                 line = self.lines[self.row]
-                self.lines[self.row] = {0: line[: self.column], 1: " " * self.column + line[self.column :]}.get(number, "")
+                self.lines[self.row] = "" if number else line[: self.column]
             case "J":
                 self.lines[self.row] = self.lines[self.row][: self.column]
                 self.lines[self.row + 1 :] = []
@@ -86,13 +90,12 @@ class Screen:
 class Terminal:
     """A program at a terminal, and the person who sits there."""
 
-    def __init__(self, pid: int, fd: int) -> None:
-        self.pid = pid
+    def __init__(self, process: subprocess.Popen, fd: int) -> None:
+        self.process = process
         self.screen = Screen()
         self.raw = ""
         self._fd = fd
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._code: int | None = None
 
     def type(self, text: str) -> None:
         """Type something."""
@@ -141,16 +144,7 @@ class Terminal:
         end = time.monotonic() + PATIENCE
         while self.read():
             assert time.monotonic() < end, f"it does not end:\n{self.screen.text}"
-        _, status = os.waitpid(self.pid, 0)
-        self._code = os.waitstatus_to_exitcode(status)
-        return self._code
-
-    def close(self) -> None:
-        """Leave nothing running."""
-        if self._code is None:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        os.close(self._fd)
+        return self.process.wait(PATIENCE)
 
 
 @contextmanager
@@ -160,17 +154,15 @@ def sit_down(words: Sequence[str], environ: Mapping[str, str], folder: os.PathLi
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     environ = {**environ, "TERM": "xterm-256color"}
     environ.pop("COLUMNS", None)
-    pid = os.fork()
-    if pid == 0:  # pragma: no cover - the child is the program
-        try:
-            os.login_tty(slave)
-            os.chdir(folder)
-            os.execve(sys.executable, [sys.executable, "-c", RUN, *words], environ)
-        finally:
-            os._exit(127)
+    command = [sys.executable, "-c", RUN, *words]
+    process = subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=environ, start_new_session=True
+    )
     os.close(slave)
-    terminal = Terminal(pid, master)
+    terminal = Terminal(process, master)
     try:
         yield terminal
     finally:
-        terminal.close()
+        process.kill()
+        process.wait()
+        os.close(master)
