@@ -1,17 +1,18 @@
 """What the tests of the chat share: a provider on the loopback, and ways to start the program against it."""
 
+import io
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from chat_terminal import Terminal, sit_down
 
 from foreword.testing import StandIn, listen
 
-RUN = [sys.executable, "-c", "import sys; from foreword.cli import main; sys.exit(main())"]
+Answer = Any  # of tests/cli/conftest.py, which cannot be imported by its name
 
 
 @pytest.fixture
@@ -40,12 +41,13 @@ def chat(folder, environ) -> Iterator[Callable[..., Terminal]]:
 
 
 @pytest.fixture
-def once(folder, environ) -> Callable[..., subprocess.CompletedProcess]:
-    """Run a chat without a terminal."""
+def once(say, environ, monkeypatch) -> Callable[..., Answer]:
+    """Run a chat without a terminal, in this process: starting one takes seconds."""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "HOME"):
+        monkeypatch.setenv(name, environ[name])
 
-    def run(*words: str, piped: bytes = b"") -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [*RUN, "chat", *words], input=piped, cwd=folder, env=environ, capture_output=True, timeout=60, check=False
-        )
+    def run(*words: str, piped: bytes = b"") -> Answer:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
+        return say("chat", *words)
 
     return run

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -17,13 +16,13 @@ def test_argument(once, provider):
     """A message as an argument is answered on stdout, as plain text, and the exit code is 0."""
     provider.follow(Says(text="# One\n\n**two** \x1b[31m"))
     run = once("What", "is", "on?")
-    assert (run.returncode, run.stdout.decode(), run.stderr) == (0, "# One\n\n**two** �[31m\n", b"")
+    assert (run.code, run.out, run.err) == (0, "# One\n\n**two** �[31m\n", "")
     assert "What is on?" in json.dumps(provider.body["messages"])
 
 
 def test_piped(once, provider):
     """What is piped in is one message, whole; with words before it, it follows them."""
-    assert once(piped="first line\nsecond line\n".encode()).stdout == b"Yes.\n"
+    assert once(piped=b"first line\nsecond line\n").out == "Yes.\n"
     assert "first line\\nsecond line" in provider.requests[-1].raw.decode()
     once("Explain:", piped=b"x = 1\n")
     assert "Explain:\\n\\nx = 1" in provider.requests[-1].raw.decode()
@@ -34,11 +33,11 @@ def test_it_goes_on(once, provider):
     once("one")
     once("two")
     assert len(provider.body["messages"]) == 3
-    reply = json.loads(once("--new", "--json", "three").stdout)
+    reply = once("--new", "--json", "three").json
     assert len(provider.body["messages"]) == 1
     once("four")
     assert len(provider.body["messages"]) == 3
-    again = json.loads(once("--session", reply["session"][:8], "--json", "five").stdout)
+    again = once("--session", reply["session"][:8], "--json", "five").json
     assert again["session"] == reply["session"]
     assert len(provider.body["messages"]) == 5
 
@@ -47,8 +46,8 @@ def test_json(once, provider):
     """With --json the reply is printed with its state, tokens and cost, and nothing else is."""
     provider.follow(Says(calls=(Called(name="memory_list", arguments={}),)), Says(text="Done."))
     run = once("--json", "Hello")
-    reply = json.loads(run.stdout)
-    assert run.stderr == b""
+    reply = run.json
+    assert run.err == ""
     assert (reply["state"], reply["text"], reply["agent"], reply["user"]) == ("answered", "Done.", "reid", "alice")
     assert reply["usage"]["tokens_in"] > 0
     assert reply["cost_usd"] > 0
@@ -59,16 +58,16 @@ def test_failure(once, provider):
     """What is not answered says why on stderr, leaves stdout empty and exits with 1."""
     provider.follow(Refuses(status=400, message="no"))
     run = once("Hello")
-    assert (run.returncode, run.stdout) == (1, b"")
-    assert "status 400" in run.stderr.decode()
+    assert (run.code, run.out) == (1, "")
+    assert "status 400" in run.err
 
 
 def test_command(once, provider):
     """A command can be run alone, and is not said to the agent."""
     run = once("/memory")
-    assert run.returncode == 0
-    assert b"private/NOTES.md" in run.stdout
-    assert once("/memry").returncode == 2
+    assert run.code == 0
+    assert "private/NOTES.md" in run.out
+    assert once("/memry").code == 2
     assert provider.requests == []
 
 
@@ -82,24 +81,19 @@ def test_command(once, provider):
         (["--new", "--session", "abcdef01", "x"], b"", "give one of them"),
         (["--project", "nowhere", "x"], b"", "is no folder"),
         (["--model", "nonsense", "x"], b"", "names no model"),
-        (["x\x00y"], b"", "NUL"),
+        ([], b"x\x00y", "NUL"),
     ],
 )
 def test_bad_input(once, words, piped, said):
-    """What cannot be used is said on stderr, with exit code 2 and without a traceback."""
-    if "\x00" in "".join(words):
-        words, piped = [], "".join(words).encode()
+    """What cannot be used is said on stderr, with exit code 2."""
     run = once(*words, piped=piped)
-    assert run.returncode == 2
-    assert said in run.stderr.decode()
-    assert "Traceback" not in run.stderr.decode()
-    assert run.stdout == b""
+    assert (run.code, run.out) == (2, "")
+    assert said in run.err
 
 
 def test_strangers(once, provider):
-    """Who is not known speaks as a stranger, with a warning of nothing that they may not know."""
-    run = once("--user", "mallory", "Hello")
-    assert run.returncode == 0
+    """Who is not known speaks as a stranger, and nothing is told that is not public."""
+    assert once("--user", "mallory", "Hello").code == 0
     assert "A secret" not in provider.requests[-1].raw.decode()
     assert "You are calm" not in provider.requests[-1].raw.decode()
 
@@ -115,7 +109,6 @@ def test_interrupt(provider, environ, folder):
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     process.stdout.close()
-    time.sleep(0)
 
 
 def test_a_missing_package(folder, environ):

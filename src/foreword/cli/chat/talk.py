@@ -121,11 +121,16 @@ class Talk:
 
     async def begin(self) -> None:
         """Begin a new session."""
-        self.session, self.turn = await self.gateway.sessions.begin(self.found.lane, self.place.situation), ""
+        await self._enter(await self.gateway.sessions.begin(self.found.lane, self.place.situation))
 
     async def go_on(self) -> None:
         """Go on with the last session of this place, if there is one."""
-        self.session = await self.gateway.sessions.find_current(self.found.lane)
+        if session := await self.gateway.sessions.find_current(self.found.lane):
+            await self._enter(session)
+
+    async def _enter(self, session: Session) -> None:
+        past = await self.gateway.sessions.read(session.id)
+        self.session, self.turn = session, past[-1].turn if past else ""
 
     async def list_sessions(self) -> list[Session]:
         """List the sessions of this very place: another clearance is another conversation."""
@@ -137,7 +142,7 @@ class Talk:
         named = [one for one in await self.list_sessions() if one.id.startswith(beginning.lower())]
         if len(named) != 1 or len(beginning) < SHORTEST:
             raise NotFound("session")
-        self.session, self.turn = await self.gateway.sessions.resume(named[0].id), ""
+        await self._enter(await self.gateway.sessions.resume(named[0].id))
 
     async def set_model(self, name: str) -> None:
         """Have another model answer in this session; one that cannot be opened changes nothing."""

@@ -73,12 +73,12 @@ async def converse(args: Namespace, workspace: Workspace, message: str | None) -
         agent=args.agent,
         situation=args.situation,
         project=find_project(args.project),
-        asks=sys.stdin.isatty(),
+        asks=True,
     )
     console = Console(highlight=False, markup=False, emoji=False)
     screen: Callable[[], Answer] = Unheard if args.json else lambda: open_answer(console)
     async with open_gateway(workspace, os.environ) as gateway:
-        talk = Talk(gateway, place, console, screen, ask_person)
+        talk = Talk(gateway, place, console, screen, ask_person if sys.stdin.isatty() else ask_nobody)
         await choose_session(talk, args)
         if message is not None:
             return await answer_once(talk, message, json=args.json)
@@ -174,6 +174,12 @@ async def ask_person(question: str) -> bool:
     except EOFError:
         return False
     return said.strip().lower() in ("y", "yes")
+
+
+async def ask_nobody(question: str) -> bool:
+    """Refuse where nobody can be asked: what is piped in may have been written by anybody."""
+    complain(f"not allowed, since nobody can be asked here: {question}")
+    return False
 
 
 def write_reply(reply: Reply) -> object:
