@@ -16,14 +16,16 @@ from contextlib import suppress
 from datetime import datetime
 
 from foreword.errors import ForewordError, InputError
-from foreword.events.event import Context, EventType
+from foreword.events.event import EventType
 from foreword.events.listening import Listeners
 from foreword.events.trace import Timepiece, Trace
 from foreword.frozen import frozen
-from foreword.gateway.admission import Admitted, admit
+from foreword.gateway.admission import admit
+from foreword.gateway.belonging import find_context
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
+from foreword.gateway.outbox import Outbox
 from foreword.gateway.replies import find_reply
 from foreword.gateway.running import Running
 from foreword.gateway.sessions import Sessions
@@ -86,6 +88,7 @@ class Gateway:
         self._known: dict[str, Running] = {}
         self._aside: dict[str, Reply] = {}
         self._wake = asyncio.Event()
+        self._ended = asyncio.Event()
         self._closing = False
         self._rounds: list[asyncio.Task[None]] = []
 
@@ -109,7 +112,7 @@ class Gateway:
         session = admitted.session
         if admitted.turn:
             return Accepted(turn=admitted.turn, session=session.id, repeated=True)
-        trace = Trace(self.listeners.recorder, find_owner(incoming, admitted), self._timepiece)
+        trace = Trace(self.listeners.recorder, find_context(session, incoming), self._timepiece)
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text)) as received:
             clearance = found.clearance
             received.tell(
@@ -177,11 +180,13 @@ class Gateway:
         running = self._known.get(turn)
         return running.decide(question, allowed=allowed) if running else False
 
-    def start(self, working: Working) -> None:
+    def start(self, working: Working, outbox: Outbox | None = None) -> None:
         """Begin to work, with what an earlier process left first."""
         self._working = working
         self._wake.set()
         self._rounds = [asyncio.create_task(self._look_around()), asyncio.create_task(self._renew())]
+        if outbox:
+            self._rounds.append(asyncio.create_task(self._deliver(outbox)))
 
     async def close(self) -> None:
         """Accept nothing more, give running turns their time, and leave the others to the next start."""
@@ -221,6 +226,16 @@ class Gateway:
                 for claimed in await self._inbox.claim(max(1, room)):
                     self._start(claimed)
 
+    async def _deliver(self, outbox: Outbox) -> None:
+        """Deliver replies as soon as there are any."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
+            self._ended.clear()
+            with suppress(sqlite3.Error):
+                while await outbox.deliver():
+                    pass
+
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._rhythm.renew)
@@ -238,7 +253,12 @@ class Gateway:
     async def _run(self, claimed: Claimed, running: Running) -> None:
         """Work on a turn; whatever comes of it, the next one of its session can begin."""
         assert self._working is not None
-        trace = Trace(self.listeners.recorder, find_context(claimed), self._timepiece, goes_on=claimed.place)
+        trace = Trace(
+            self.listeners.recorder,
+            find_context(claimed.session, claimed.incoming),
+            self._timepiece,
+            goes_on=claimed.place,
+        )
         try:
             ending = await self._working.work(
                 trace, claimed, running.make_ears(self._inbox, claimed), running.is_stopped
@@ -256,6 +276,7 @@ class Gateway:
             self._end(claimed.turn, running)
             self._aside.pop(claimed.turn, None)
             self._wake.set()
+            self._ended.set()
 
     def _end(self, turn: str, running: Running) -> None:
         running.broadcast.end()
@@ -283,21 +304,3 @@ def check(incoming: Incoming) -> None:
         raise InputError(f"the message has {len(incoming.text):,} characters, and {LONGEST:,} are the most")
     if "\x00" in incoming.text:
         raise InputError("the message has a NUL character in it")
-
-
-def find_owner(incoming: Incoming, admitted: Admitted) -> Context:
-    """Find whom the events of a message belong to."""
-    lane = admitted.session.lane
-    return Context(
-        trust=lane.clearance,
-        session=admitted.session.id,
-        agent=lane.agent,
-        user=incoming.user,
-        channel=incoming.channel,
-        room=incoming.room,
-    )
-
-
-def find_context(claimed: Claimed) -> Context:
-    """Find whom the events of a claimed turn belong to."""
-    return find_owner(claimed.incoming, Admitted(session=claimed.session))

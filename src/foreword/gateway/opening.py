@@ -3,21 +3,22 @@
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TextIO
 
 from foreword.events.listening import listen
 from foreword.frozen import frozen
-from foreword.gateway.equipping import Equipping
+from foreword.gateway.equipping import Equipping, Extra
 from foreword.gateway.gateway import USUAL as RHYTHM
 from foreword.gateway.gateway import Gateway, Rhythm
 from foreword.gateway.inbox import Inbox
+from foreword.gateway.outbox import Channel, Outbox
 from foreword.gateway.preparing import Preparing
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.working import USUAL as PATIENCE
 from foreword.gateway.working import Patience, Working
 from foreword.gateway.writer import Writer
-from foreword.runtime.acting import Tools
 from foreword.runtime.loop import Loop
 from foreword.runtime.models import Models
 from foreword.runtime.retrying import PATIENT, Retrying
@@ -43,8 +44,10 @@ class Options:
     patience: Patience = PATIENCE
     retrying: Retrying = PATIENT
     bounds: Bounds = BOUNDS
-    further: Mapping[str, Tools] | None = None
-    """Tools of one's own, by name; the agent has them beside the others."""
+    channels: Mapping[str, Channel] = field(default_factory=dict)
+    """Channels that deliver replies by themselves, by name."""
+    extras: tuple[Extra, ...] = ()
+    """Tools of one's own, which the agents have beside the others."""
 
 
 AS_USUAL = Options()
@@ -62,12 +65,13 @@ async def open_gateway(
         models = Models({}, environ)
         opened.push_async_callback(models.close)
         inbox: Inbox = SqliteInbox(writer, options.clock)
-        equipping = Equipping(workspace)
+        equipping = Equipping(workspace, models, options.extras)
         loop = Loop(
             workspace, models, listeners, tools=equipping.tools, bounds=options.bounds, retrying=options.retrying
         )
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
-        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience))
+        outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
+        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
         opened.push_async_callback(gateway.close)
         yield gateway

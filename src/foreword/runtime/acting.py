@@ -12,8 +12,9 @@ from foreword.events.trace import Step, Teller, describe_error
 from foreword.frozen import frozen
 from foreword.runtime.arguments import judge
 from foreword.runtime.calls import Asked, Malformed
-from foreword.runtime.consent import find_objection
+from foreword.runtime.consent import Call, find_objection
 from foreword.runtime.ears import Ears
+from foreword.runtime.failing import ToolFailed
 from foreword.tools import Answer, Reading
 from foreword.tools.telling import tell_answer
 from foreword.turn import Tool
@@ -91,7 +92,8 @@ async def act(turn: Teller, bench: Bench, asked: Asked | Malformed, call: str) -
         if isinstance(tool, str) or isinstance(asked, Malformed):
             objection = str(tool)
         else:
-            objection = await find_objection(step, bench.ears, tool, asked, call)
+            wanted = Call(id=call, tool=tool, asked=asked, clearance=bench.assembly.clearance.level)
+            objection = await find_objection(step, bench.ears, wanted)
             if not objection:
                 return await attempt(step, bench, asked, bench.limits.find(tool))
         step.note(status="refused", level=Level.WARN)
@@ -120,6 +122,9 @@ async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Res
     except InputError as error:
         step.note(status="refused", level=Level.WARN)
         return Result(text=f"{asked.name} refused: {error}", done=False)
+    except ToolFailed as error:
+        step.note(**describe_error(error))
+        return Result(text=f"{asked.name} failed: {error}", done=False)
     except TimeoutError:
         step.note(error=f"no answer within {seconds:g} s")
         return Result(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)

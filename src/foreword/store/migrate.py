@@ -6,6 +6,7 @@ import sqlite3
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from foreword.store.open import EVENTS
@@ -22,15 +23,17 @@ def upgrade(connection: sqlite3.Connection, schema: Schema, revision: str = "hea
     config.set_main_option("script_location", os.path.join(HOME, "migrations"))
     config.set_main_option("version_locations", os.path.join(HOME, "migrations", schema.migrations))
     config.set_main_option("path_separator", "newline")  # a folder's name may hold any other
-    connection.execute("BEGIN IMMEDIATE")
     try:
-        with engine.connect() as wrapped:
+        # Begun for both: SQLAlchemy rolls back what was begun before it came, Alembic commits what it finds unbegun.
+        with engine.connect() as wrapped, wrapped.begin():
+            connection.execute("BEGIN IMMEDIATE")
             config.attributes["connection"] = wrapped
             command.upgrade(config, revision)
-            wrapped.commit()
-    except BaseException:
+    except BaseException as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+        if isinstance(error, DBAPIError) and isinstance(error.orig, sqlite3.Error):
+            raise error.orig from None  # who opens a file knows the errors of SQLite
         raise
 
 

@@ -29,6 +29,8 @@ class Schema:
     """FULL where what was written must outlive a loss of power, NORMAL where a crash of the process is enough."""
     probe: str
     """A short question that a sound file answers."""
+    older: str = ""
+    """A table that a file may have from before our first step; then the steps are gone one by one."""
     linked: bool = False
     """Whether SQLite holds rows to the rows they name."""
 
@@ -40,7 +42,7 @@ class Schema:
 def bring_up(connection: sqlite3.Connection, path: str, schema: Schema) -> None:
     """Make the tables in a fresh file, or upgrade those of an older Foreword."""
     found, wanted = find_revision(connection), schema.read().split("\n", 1)[0].split()[2].rstrip(",")
-    if found == "":
+    if found == "" and not (schema.older and has_table(connection, schema.older)):
         _begin(connection, schema)
     elif found > wanted:
         raise StoreError(
@@ -73,10 +75,15 @@ def _begin(connection: sqlite3.Connection, schema: Schema) -> None:
 
 def find_revision(connection: sqlite3.Connection) -> str:
     """Find which revision the tables of a file have; a file without them has none."""
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
+    if not has_table(connection, "alembic_version"):
         return ""
     row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     return str(row[0]) if row else ""
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether a file has a table of this name."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 
 
 def make(path: str) -> None:

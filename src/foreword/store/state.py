@@ -15,6 +15,7 @@ STATE = Schema(
     migrations="state",
     synchronous="FULL",  # a message that was accepted outlives a loss of power
     probe="SELECT (SELECT max(used) FROM sessions), (SELECT max(rowid) FROM turns), (SELECT max(id) FROM outbox)",
+    older="user_agent_prompt_customizations",  # a database of SPEC-010 can become the state
     linked=True,
 )
 

@@ -1,7 +1,20 @@
-"""Soul and identity of agents, and the standing instructions of users: the tables of SPEC-010."""
+"""Soul and identity of agents, and the standing instructions of users: the tables of SPEC-010.
+
+Where there are tables of these names already, from before SPEC-010, they stay beside as old_…, with all they hold.
+"""
 
 from alembic import op
-from sqlalchemy import JSON, Column, Integer, Text, UniqueConstraint, text
+from sqlalchemy import JSON, Column, Integer, Text, UniqueConstraint, inspect, text
+
+from foreword.store.instructions import stamp
+from foreword.store.legacy import (
+    ADD_AGENT,
+    ADD_INSTRUCTIONS,
+    AGENTS,
+    CUSTOMIZATIONS,
+    convert_agents,
+    merge_customizations,
+)
 
 revision = "0002"
 down_revision = "0001"
@@ -10,6 +23,27 @@ depends_on = None
 
 
 def upgrade() -> None:
+    """Make the tables, and fill them with what old ones of their names hold."""
+    old = {name: set_aside(name) for name in (AGENTS, CUSTOMIZATIONS)}
+    make_tables()
+    now = stamp()
+    for agent in convert_agents(old[AGENTS]):
+        op.get_bind().exec_driver_sql(ADD_AGENT, (*agent, now))
+    for instructions in merge_customizations(old[CUSTOMIZATIONS]):
+        op.get_bind().exec_driver_sql(ADD_INSTRUCTIONS, (*instructions, now))
+
+
+def set_aside(name: str) -> list[dict[str, object]]:
+    """Give a table that is there already another name, and return its rows."""
+    connection = op.get_bind()
+    if name not in inspect(connection).get_table_names():
+        return []
+    op.rename_table(name, f"old_{name}")
+    rows = connection.exec_driver_sql(f"SELECT * FROM old_{name} ORDER BY rowid")  # noqa: S608 - one of our two names
+    return [{str(key): value for key, value in row.items()} for row in rows.mappings()]
+
+
+def make_tables() -> None:
     """Make the tables."""
     op.create_table(
         "agent_configurations",
