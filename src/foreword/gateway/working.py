@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import Protocol
 
 from foreword.errors import BudgetError, InputError
-from foreword.events.event import EventType, Level
+from foreword.events.event import EventType, Level, Usage
 from foreword.events.trace import Trace, describe_error
 from foreword.frozen import frozen
+from foreword.gateway.delegating import BESIDE
 from foreword.gateway.inbox import Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.message import State
 from foreword.gateway.preparing import Prepared, Preparing
@@ -98,11 +99,15 @@ class Working:
 
     async def _answer(self, trace: Trace, claimed: Claimed, steps: Steps) -> Ending:
         prepared = await self._preparing.prepare(trace, claimed)
+        beside: list[tuple[Usage, float | None]] = []
+        BESIDE.set(beside)
         outcome = await self._run(trace, claimed, prepared, steps)
         if outcome.too_long and prepared.history:
             prepared = await self._preparing.prepare(trace, claimed, fold=True)
             outcome = await self._run(trace, claimed, prepared, steps)
         spent = claimed.spent.add(outcome.usage, outcome.cost_usd)
+        for usage, usd in beside:
+            spent = spent.add(usage, usd)
         state, text = ENDS[outcome.end], outcome.text
         if state.ended and (fault := self._preparing.find_change(claimed)):
             state, text = State.FAILED, fault
@@ -115,6 +120,7 @@ class Working:
             now=self._preparing.now(),
             prompt_hash=outcome.prompt_hash,
             tokens=weight,
+            plan=state is State.ANSWERED and prepared.assembly.turn.plan,
             wait=outcome.wait,
         )
 

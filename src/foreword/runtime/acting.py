@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -22,6 +23,8 @@ from foreword.workspace import Workspace
 
 LONGEST = 40_000  # characters of one result
 LONGEST_NAME = 100
+HERE: ContextVar[Teller] = ContextVar("here")
+"""Where in the trace a tool is called, for those that run something below it."""
 
 
 class Tools(Protocol):
@@ -116,6 +119,7 @@ def find_tool(assembly: Assembly, asked: Asked | Malformed) -> Tool | str:
 
 async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Result:
     """Run a tool; an exception is told with its words to the log, and without them to the model."""
+    here = HERE.set(step)
     try:
         async with asyncio.timeout(seconds):
             answer = await bench.tools.call(bench.assembly, asked.name, asked.arguments)
@@ -131,6 +135,8 @@ async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Res
     except Exception as error:  # noqa: BLE001 - a tool may be anybody's code
         step.note(**describe_error(error))
         return Result(text=f"{asked.name} failed ({type(error).__name__}); the log has the details.", done=False)
+    finally:
+        HERE.reset(here)
     tell_answer(step, asked.name, answer)
     step.note(status="ok")
     return Result(text=show(answer), done=True)
