@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from foreword.cli.chat.looking import show_context, show_cost, show_memory, show_why
+from foreword.cli.chat.looking import show_context, show_cost, show_memory, show_tasks, show_why
 from foreword.cli.chat.slash import Slash
 from foreword.cli.chat.steering import begin_anew, choose_model, leave, plan, reload, resume, show_sessions
 from foreword.cli.chat.talk import Talk
@@ -24,7 +24,13 @@ COMMANDS: Mapping[str, Slash] = {
         Slash(name="why", arguments="[SLOT]", about="why a slot is as it is, or what the last turn did", run=show_why),
         Slash(name="cost", about="what this session and today cost", run=show_cost),
         Slash(name="memory", arguments="[WORDS]", about="what is remembered, or what is remembered about something", run=show_memory),
-        Slash(name="plan", about="turn plan mode on or off", run=plan),
+        Slash(name="tasks", about="the tasks of this session", run=show_tasks),
+        Slash(
+            name="plan",
+            arguments="[on|off|accept]",
+            about="turn plan mode on or off and show the stored plan; accept has it done",
+            run=plan,
+        ),
         Slash(name="model", arguments="[NAME]", about="the model, or another one for this session", run=choose_model),
         Slash(name="new", about="begin a new session", run=begin_anew),
         Slash(name="sessions", about="the sessions that could go on here", run=show_sessions),

@@ -45,5 +45,5 @@ async def tell_session(talk: Talk) -> str:
 
 def show_model(talk: Talk) -> str:
     """Show the model that answers, and why it is that one where it is not the one that was configured."""
-    agent = talk.gateway.workspace.config.agents[talk.found.lane.agent]
-    return (talk.session.model if talk.session else "") or agent.model
+    chosen = talk.choose()
+    return f"{chosen.model} ({chosen.reason})" if chosen.reason else chosen.model

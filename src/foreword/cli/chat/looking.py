@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from foreword.events.spending import Spending
 
 NOTHING_YET = "nothing was said yet"
+MARKS = {"active": "→", "open": "○", "done": "✓"}
 SETTLING = 2.0  # seconds that a log may take to write what was told
 
 
@@ -123,4 +124,16 @@ async def show_memory(talk: Talk, rest: str) -> str:
     answer = talk.gateway.workspace.call(assembly, name, {"query": rest} if rest else {})
     tell_answer(Trace(talk.gateway.listeners.recorder, find_context(assembly)), name, answer)
     print_text(clean(answer.text))
+    return ""
+
+
+async def show_tasks(talk: Talk, _: str) -> str:
+    """Show the tasks of this session, with their steps."""
+    tasks = await talk.gateway.sessions.list_tasks(talk.session.id) if talk.session else ()
+    if not tasks:
+        print("this session has no tasks")
+    for task in tasks:
+        print(clean(f"{MARKS.get(task.status, '·')} {task.title} ({task.status})"))
+        for step in task.steps:
+            print(clean(f"    {MARKS[step.status]} {step.text}"))
     return ""

@@ -1,8 +1,10 @@
 """Commands that steer: the session, its model, and what is read from the disk."""
 
 from foreword.cli.chat.greeting import SHORT, show_model, tell_session
+from foreword.cli.chat.page import Page
 from foreword.cli.chat.talk import Talk
 from foreword.errors import ConfigError, InputError
+from foreword.shipped import read_prompt
 from foreword.words import Pace
 
 SHOWN = 10  # sessions of one list
@@ -51,10 +53,20 @@ async def choose_model(talk: Talk, rest: str) -> str:
 
 
 async def plan(talk: Talk, rest: str) -> str:
-    """Turn plan mode on or off."""
-    on = not (talk.session and talk.session.plan)
+    """Turn plan mode on or off and show the plan that is stored, or have it done."""
+    if rest == "accept":
+        accepted = await talk.accept_plan()
+        talk.note(f"plan {accepted.id} is accepted, and plan mode is off")
+        return read_prompt("chat/accepted")
+    if rest not in ("", "on", "off"):
+        raise InputError("write /plan, /plan on, /plan off or /plan accept")
+    on = rest == "on" if rest else not (talk.session and talk.session.plan)
     await talk.set_plan(on=on)
-    talk.note("plan mode is on" if on else "plan mode is off")
+    talk.note("plan mode is on: the agent plans and does nothing" if on else "plan mode is off")
+    session = await talk.hold()
+    for stored in list(await talk.gateway.sessions.list_plans(session.id))[:1]:
+        talk.note(f"plan {stored.id}, {stored.state}; /plan accept has it done")
+        talk.console.print(Page(stored.text))
     return ""
 
 

@@ -19,8 +19,11 @@ from foreword.gateway.gateway import Gateway
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Incoming, NotFound, Reply, State
 from foreword.gateway.session import Session
+from foreword.runtime.choosing import Chosen, choose_model
 from foreword.runtime.ears import Asking
+from foreword.runtime.models import open_models
 from foreword.sources.clock import find_zone
+from foreword.store.plans import Plan, PlanState
 from foreword.turn import Turn
 
 LATER = 1.0  # seconds between two looks for an answer that comes later
@@ -144,11 +147,29 @@ class Talk:
             raise NotFound("session")
         await self._enter(await self.gateway.sessions.resume(named[0].id))
 
+    def choose(self) -> Chosen:
+        """Choose the model that answers, as the next turn will."""
+        named = self.session.model if self.session else ""
+        config = self.gateway.workspace.config
+        return choose_model(named or config.agents[self.found.lane.agent].model, config, self._environ)
+
     async def set_model(self, name: str) -> None:
         """Have another model answer in this session; one that cannot be opened changes nothing."""
+        models = open_models(self.gateway.workspace.config, self._environ)
+        try:
+            await asyncio.to_thread(models.find, name)
+        finally:
+            await models.close()
         session = await self.hold()
         await self.gateway.sessions.set_model(session.id, name)
         self.session = replace(session, model=name)
+
+    async def accept_plan(self) -> Plan:
+        """Accept the newest plan, which lets the agent act."""
+        session = await self.hold()
+        plan = await self.gateway.sessions.settle_plan(session.id, PlanState.ACCEPTED)
+        self.session = replace(session, plan=False)
+        return plan
 
     async def set_plan(self, *, on: bool) -> None:
         """Have the agent only plan in this session, or let it act."""
@@ -167,7 +188,7 @@ class Talk:
             session=session.id if session else "",
             project=self.place.project,
             plan=bool(session and session.plan),
-            model=session.model if session else "",
+            model=self.choose().model,
         )
         return self.gateway.workspace.assemble(turn)
 
