@@ -2,7 +2,7 @@
 
 import re
 
-from foreword.testing import Refuses, Says
+from foreword.testing import Called, Refuses, Says
 
 
 def list_said(provider) -> list[str]:
@@ -93,3 +93,35 @@ def test_sessions(once, provider):
 def test_reload(once, folder):
     """/reload has nothing to say where nothing changed."""
     assert once("/reload").out == "nothing has changed\n"
+
+
+def test_plan(once, provider):
+    """/plan turns plan mode on and shows the stored plan, and /plan accept leaves it and has the plan done."""
+    assert "plan mode is on" in once("/plan").out
+    provider.follow(Says(text="Goal: tea."), Says(text="Done."))
+    once("Make tea.")
+    assert "Plan mode is on" in provider.requests[0].raw.decode()
+    shown = once("/plan on").out
+    assert "plan 1, proposed" in shown
+    assert "Goal: tea." in shown
+    run = once("/plan accept")
+    assert run.out == "plan 1 is accepted, and plan mode is off\nDone.\n"
+    assert "I accept the plan." in provider.requests[1].raw.decode()
+    assert '"text":"Plan mode is on' not in provider.requests[1].raw.decode().rpartition('"role"')[2]
+    assert once("/plan off").out.startswith("plan mode is off")
+    assert "write /plan" in once("/plan b").err
+
+
+def test_plan_without_one(once):
+    """Without a plan there is nothing to accept."""
+    assert "has no plan yet" in once("/plan accept").err
+
+
+def test_tasks(once, provider):
+    """/tasks shows what the session has set out to do."""
+    assert once("/tasks").out == "this session has no tasks\n"
+    steps = [{"text": "Boil water", "status": "done"}, {"text": "Pour\x1b[2J", "status": "active"}]
+    task = {"id": "tea", "title": "Make tea", "status": "active", "steps": steps}
+    provider.follow(Says(calls=(Called(name="task_write", arguments={"tasks": [task]}),)), Says(text="Done."))
+    once("Make tea.")
+    assert once("/tasks").out == "→ Make tea (active)\n    ✓ Boil water\n    → Pour�[2J\n"

@@ -4,7 +4,7 @@ from foreword.cli.chat.greeting import SHORT, show_model, tell_session
 from foreword.cli.chat.page import Page
 from foreword.cli.chat.talk import Talk
 from foreword.errors import ConfigError, InputError
-from foreword.shipped import read_prompt
+from foreword.sources.builtin import read_prompt
 from foreword.words import Pace
 
 SHOWN = 10  # sessions of one list

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from zoneinfo import ZoneInfo
@@ -15,6 +15,7 @@ from foreword.cli.chat.answer import Answer
 from foreword.cli.chat.clean import clean
 from foreword.cli.chat.page import Page
 from foreword.config import Config
+from foreword.frozen import frozen
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Incoming, NotFound, Reply, State
@@ -29,19 +30,24 @@ from foreword.turn import Turn
 LATER = 1.0  # seconds between two looks for an answer that comes later
 SHORTEST = 4  # digits by which a session can be named
 
-Ask = Callable[[str], Awaitable[bool]]
+
+@frozen
+class Seat:
+    """Where the person sits: what is drawn on, how answers are shown, and how the person is asked."""
+
+    console: Console
+    screen: Callable[[], Answer]
+    ask: Callable[[str], Awaitable[bool]]
 
 
 class Talk:
     """What the commands of a chat act on."""
 
-    def __init__(
-        self, gateway: Gateway, place: Incoming, console: Console, screen: Callable[[], Answer], ask: Ask
-    ) -> None:
+    def __init__(self, gateway: Gateway, place: Incoming, environ: Mapping[str, str], seat: Seat) -> None:
         self.gateway = gateway
         self.place = place
         """A message without words: who speaks, with whom, and where."""
-        self.console = console
+        self.console = seat.console
         self.session: Session | None = None
         """The session that goes on; None until something is said in the first one."""
         self.turn = ""
@@ -50,8 +56,8 @@ class Talk:
         """The configuration when it was last looked at."""
         self.seen: dict[str, str | None] = {}
         """What the slots were made of then, by hash."""
-        self._screen = screen
-        self._ask = ask
+        self._environ = environ
+        self._seat = seat
         self._late: set[asyncio.Task[None]] = set()
 
     @property
@@ -70,7 +76,7 @@ class Talk:
         session = self.session.id if self.session else ""
         accepted = await self.gateway.accept(replace(self.place, text=text, session=session))
         self.turn = accepted.turn
-        answer = self._screen()
+        answer = self._seat.screen()
         try:
             with on_interrupt(lambda: self.gateway.stop(accepted.turn)):
                 await self._listen(accepted.turn, answer)
@@ -91,7 +97,7 @@ class Talk:
 
     async def _decide(self, turn: str, asking: Asking) -> None:
         try:
-            allowed = await self._ask(clean(asking.question))
+            allowed = await self._seat.ask(clean(asking.question))
         except KeyboardInterrupt:
             await self.gateway.stop(turn)
         else:

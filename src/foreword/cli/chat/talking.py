@@ -21,10 +21,10 @@ from foreword.cli.chat.keyboard import forget_typed, quiet_keys
 from foreword.cli.chat.line import make_line
 from foreword.cli.chat.slash import Typed, choose, read_typed
 from foreword.cli.chat.steering import note_slots
-from foreword.cli.chat.talk import Talk
+from foreword.cli.chat.talk import Seat, Talk
 from foreword.cli.main import describe, is_utf8
 from foreword.cli.output import complain, make_plain, print_json
-from foreword.cli.place import open_here
+from foreword.cli.place import find_environ, open_here
 from foreword.cli.turns import find_project
 from foreword.errors import ForewordError, InputError
 from foreword.gateway.opening import open_gateway
@@ -77,8 +77,10 @@ async def converse(args: Namespace, workspace: Workspace, message: str | None) -
     )
     console = Console(highlight=False, markup=False, emoji=False)
     screen: Callable[[], Answer] = Unheard if args.json else lambda: open_answer(console)
-    async with open_gateway(workspace, os.environ) as gateway:
-        talk = Talk(gateway, place, console, screen, ask_person if sys.stdin.isatty() else ask_nobody)
+    environ = find_environ(workspace)
+    ask = ask_person if sys.stdin.isatty() else ask_nobody
+    async with open_gateway(workspace, environ) as gateway:
+        talk = Talk(gateway, place, environ, Seat(console=console, screen=screen, ask=ask))
         await choose_session(talk, args)
         if message is not None:
             return await answer_once(talk, message, json=args.json)
