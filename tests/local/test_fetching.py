@@ -32,7 +32,9 @@ open(log, "a").write(sys.argv[-1] + "\\n")
 time.sleep(0.1)
 shutil.copy(wheel, folder)
 """
-FAILING = "import sys; print('Looking in indexes'); print('ERROR: No matching distribution', file=sys.stderr); sys.exit(1)"
+FAILING = (
+    "import sys; print('Looking in indexes'); print('ERROR: No matching distribution', file=sys.stderr); sys.exit(1)"
+)
 
 
 @contextmanager
