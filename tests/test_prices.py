@@ -26,10 +26,18 @@ def test_known(model):
     assert 0 < prices.cache_read < prices.input <= prices.cache_write < 0.001
 
 
-@pytest.mark.parametrize("model", ["", ":", "acme:gpt-4o", "openai:nonesuch", "local:smollm2", "a:b:c"])
+@pytest.mark.parametrize("model", ["", ":", "acme:gpt-4o", "openai:nonesuch", "a:b:c"])
 def test_unknown(model):
     """A model or a provider that nobody knows has no price; a known name elsewhere proves nothing."""
     assert find_prices(model, {}) is None
+
+
+@pytest.mark.parametrize("model", ["local:smollm2", "local:/models/own.gguf"])
+def test_local(model):
+    """A model on this machine costs nothing, which is known and not missing; the configuration may say otherwise."""
+    free = find_prices(model, {})
+    assert free == Prices(input=0.0, cache_read=0.0, cache_write=0.0, cache_write_1h=0.0, output=0.0)
+    assert find_prices(model, {model: ModelOverride(input_usd=1.0)}).input == 1e-6
 
 
 def test_override_wins():

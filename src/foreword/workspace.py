@@ -28,9 +28,11 @@ from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
 from foreword.tools import (
     BUILT_IN,
+    FILES,
     INSTRUCTING,
     INTROSPECTION,
     REMEMBERING,
+    SKILLS,
     TASKS,
     Answer,
     Instructing,
@@ -40,6 +42,7 @@ from foreword.tools import (
     call,
 )
 from foreword.tools.instructing import INSTRUCTED
+from foreword.tools.skills import read_skill
 from foreword.trust import has_company
 from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Trust, Vocabulary
@@ -75,6 +78,14 @@ class Workspace:
         self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
         self._memory: tuple[Config, Memory] | None = None
         self._generation = self.files.generation
+        self._runs = (
+            (REMEMBERING, self._remember),
+            (SKILLS, self._open_skill),
+            (FILES, self._file),
+            (INTROSPECTION, self._inquire),
+            (INSTRUCTING, self._instruct),
+            (TASKS, self._keep_tasks),
+        )
         self._text = self._read_config()
         self.ground = self._lay_ground(self._load(self._text), self._text)
 
@@ -97,18 +108,34 @@ class Workspace:
 
     def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         """Run one of the built-in tools that a prompt names, at the clearance of its turn."""
-        if name in REMEMBERING:
-            kept = self.find_instructions(assembly.turn)
-            return Remembering(assembly, self.ground, self.memory, kept).call(name, arguments)
-        if name in INTROSPECTION:
-            from foreword.tools.inquiry import Inquiry
+        run = next((run for tools, run in self._runs if name in tools), self._read)
+        return run(assembly, name, arguments)
 
-            return Inquiry(assembly, self.ground, self.memory, self.state).call(name, arguments)
-        if name in INSTRUCTING:
-            return Instructing(assembly, self.state).call(name, arguments)
-        if name in TASKS:
-            return TaskKeeping(assembly, self.state).call(name, arguments)
+    def _read(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         return call(assembly, self.ground, name, arguments)
+
+    def _remember(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        kept = self.find_instructions(assembly.turn)
+        return Remembering(assembly, self.ground, self.memory, kept).call(name, arguments)
+
+    def _open_skill(self, assembly: Assembly, _: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        return read_skill(assembly, self.ground, arguments)
+
+    def _file(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        from foreword.tools.filing import Filing
+
+        return Filing(assembly, self.ground).call(name, arguments)
+
+    def _inquire(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        from foreword.tools.inquiry import Inquiry
+
+        return Inquiry(assembly, self.ground, self.memory, self.state).call(name, arguments)
+
+    def _instruct(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        return Instructing(assembly, self.state).call(name, arguments)
+
+    def _keep_tasks(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        return TaskKeeping(assembly, self.state).call(name, arguments)
 
     @property
     def memory(self) -> Memory:
@@ -128,9 +155,11 @@ class Workspace:
         model = turn.model or agents[agent].model
         instructions = turn.instructions or self._recall_instructions(turn, agent, ground)
         named = turn.agent and turn.model == model and turn.mode and turn.mode is not Mode.NONE
-        if named and turn.now and turn.tools is not None and instructions == turn.instructions:
+        facts = ground.measure(model).facts
+        mode = turn.mode or choose_mode(facts)
+        tools = find_tools(turn.tools, mode, facts)
+        if named and turn.now and tools is turn.tools and instructions == turn.instructions:
             return turn
-        mode = turn.mode or choose_mode(ground.measure(model).facts)
         return replace(
             turn,
             agent=agent,
@@ -138,7 +167,7 @@ class Workspace:
             mode=mode,
             now=turn.now or self._clock(),
             instructions=instructions,
-            tools=find_tools(turn.tools, mode),
+            tools=tools,
         )
 
     def find_instructions(self, turn: Turn) -> str | None:
@@ -259,9 +288,13 @@ def choose_mode(facts: ModelFacts) -> Mode:
     return Mode.MINIMAL if facts.local or facts.window < SMALL_WINDOW else Mode.FULL
 
 
-def find_tools(named: Toolset | None, mode: Mode) -> Toolset:
-    """Find the tools of a turn: those it names, else the built-in ones; a title or a summary is made without any."""
-    if mode is Mode.NONE:
+def find_tools(named: Toolset | None, mode: Mode, facts: ModelFacts) -> Toolset:
+    """Find the tools of a turn: those it names, else the built-in ones; some turns and some models have none.
+
+    A title or a summary is made without any. A model that cannot use them gets none in the small prompt that is made
+    for it; who asks for the full one by its name gets all of it.
+    """
+    if mode is Mode.NONE or (mode is Mode.MINIMAL and not facts.tools):
         return NO_TOOLS
     return BUILT_IN if named is None else named
 

@@ -51,3 +51,12 @@ async def say(gateway, text, **fields):
     """Say something as alice, and wait for what comes of it."""
     accepted = await gateway.accept(Incoming(text=text, **{"user": "alice"} | fields))
     return await gateway.wait(accepted.turn)
+
+
+async def end(gateway, turn):
+    """Wait until nothing more comes of a turn, however often it is left for later."""
+    while True:
+        reply = await gateway.wait(turn)
+        if reply.state.ended:
+            return reply
+        await asyncio.sleep(0.01)

@@ -3,11 +3,12 @@
 import asyncio
 
 import pytest
-from house import open_house, say
+from house import end, open_house, say
 
 from foreword.gateway.message import Incoming, State
+from foreword.gateway.working import Patience
 from foreword.runtime.ears import Words
-from foreword.testing import Refuses, Says
+from foreword.testing import NOON, MovedClock, Refuses, Says
 
 BUSY = Refuses(status=429, message="too many requests")
 
@@ -47,12 +48,12 @@ def test_queued_and_delivered(tmp_path, stand_in):
     stand_in.follow(*[BUSY] * 4, Says(text="Late, but here."))
 
     async def run():
-        async with open_house(tmp_path, stand_in) as gateway:
+        clock = MovedClock(NOON)
+        async with open_house(tmp_path, stand_in, clock=clock, patience=Patience()) as gateway:
             accepted = await gateway.accept(Incoming(text="hello", user="alice"))
             first = await gateway.wait(accepted.turn)
-            while not (reply := await gateway.find(accepted.turn)).state.ended:
-                await asyncio.sleep(0.01)
-            return first, reply
+            clock.move(60)
+            return first, await end(gateway, accepted.turn)
 
     first, reply = asyncio.run(run())
     assert first.state is State.QUEUED

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
 
+from foreword import Trust
 from foreword.events.event import EventType
 from foreword.runtime.acting import Beside, BuiltIn, TimeLimits
 from foreword.runtime.calls import Asked
@@ -69,6 +70,18 @@ def test_only_what_changes(tmp_path, stand_in):
     stand_in.follow(Says(calls=(listing, wrong)), Says(text="Good."))
     talk.run("Light, please.", **with_tools(SWITCH))
     assert (talk.asked, talk.begun) == ([], set())
+
+
+@pytest.mark.parametrize(("answer", "done"), [(True, True), (None, False)])
+def test_writing_below(tmp_path, stand_in, answer, done):
+    """What can be read below the clearance of the turn is written only after a person has confirmed it."""
+    talk = Conversation(tmp_path, stand_in.url)
+    lamps = light(talk)
+    talk.allows = answer
+    stand_in.follow(call("", "hall"), Says(text="Good."))
+    outcome = talk.run("Light, please.", **with_tools(replace(SWITCH, reaches=Trust.INNER)))
+    assert len(lamps.asked) == int(done)
+    assert ("can be read at inner, below the trust of this conversation" in read_results(outcome)[0]) is not done
 
 
 def test_plan_mode(tmp_path, stand_in):

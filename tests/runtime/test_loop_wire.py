@@ -4,18 +4,21 @@ import json
 from itertools import pairwise
 
 import pytest
-from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
+from conversation import FILES, LAMPS, MODELS, Conversation, Lamps, with_tools
 
+from foreword import Turn
 from foreword.runtime.acting import Beside, BuiltIn
+from foreword.runtime.calling import make_cache_key
 from foreword.runtime.outcome import End
 from foreword.standin import Called, Says
 
 SHAPES = tuple(MODELS)
 TALK = {"anthropic": "messages", "openai": "messages", "responses": "input", "gemini": "contents"}
+KEY = {"prompt_cache_key": make_cache_key(Turn(agent="reid", session="abc"))}
 ADDED = {
     "anthropic": {"max_tokens": 8192, "stream": True},
-    "openai": {"max_completion_tokens": 8192, "stream": True, "stream_options": {"include_usage": True}},
-    "responses": {"max_output_tokens": 8192, "stream": True, "include": ["reasoning.encrypted_content"]},
+    "openai": {"max_completion_tokens": 8192, "stream": True, "stream_options": {"include_usage": True}, **KEY},
+    "responses": {"max_output_tokens": 8192, "stream": True, "include": ["reasoning.encrypted_content"], **KEY},
     "gemini": {"generationConfig": {"maxOutputTokens": 8192, "responseModalities": ["TEXT"]}},
 }
 
@@ -138,3 +141,29 @@ def test_letters_that_are_none(tmp_path, stand_in, shape):
     assert talk.run("broken \ud83d letter").text == "Yes."
     assert talk.run("x " * 100_000).text == "Yes."
     assert "broken ? letter" in json.dumps(stand_in.body[TALK[shape]])
+
+
+def test_cache_key(tmp_path, stand_in):
+    """OpenAI is told which conversation a request belongs to, in a word that names nobody; other houses are not."""
+    talk = Conversation(tmp_path, stand_in.url, MODELS["openai"])
+    keys = []
+    for session in ("dm:alice", "dm:alice", "dm:bob", ""):
+        talk.run("Hello", session=session)
+        keys.append(stand_in.body.get("prompt_cache_key"))
+    assert keys[0] == keys[1] != keys[2]
+    assert "alice" not in keys[0]
+    assert keys[3] is None
+    talk.model = "ollama:tiny"
+    talk.run("Hello", session="dm:alice")
+    assert "prompt_cache_key" not in stand_in.body
+
+
+def test_answer_fits_the_window(tmp_path, stand_in):
+    """No more is asked for than the window leaves after the prompt and the conversation."""
+    config = FILES["foreword.yaml"].replace("window: 32000", "window: 9000")
+    talk = Conversation(tmp_path, stand_in.url, "ollama:tiny", files={**FILES, "foreword.yaml": config})
+    talk.run("Hello")
+    asked = stand_in.body["max_tokens"]
+    assert asked == 9_000 - talk.assembly.used - talk.assembly.conversation
+    talk.run("bee " * 4_000)
+    assert 0 < stand_in.body["max_tokens"] < asked - 4_000

@@ -15,17 +15,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import datetime
 
+from foreword.assembly import Assembly
 from foreword.errors import ForewordError, InputError
-from foreword.events.event import Context, EventType
+from foreword.events.event import NOWHERE, EventType
 from foreword.events.listening import Listeners
 from foreword.events.trace import Timepiece, Trace
 from foreword.frozen import frozen
-from foreword.gateway.admission import Admitted, admit
+from foreword.gateway.admission import admit, find_named
+from foreword.gateway.belonging import find_context
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
+from foreword.gateway.outbox import Outbox
 from foreword.gateway.replies import find_reply
 from foreword.gateway.running import Running
+from foreword.gateway.session import Session
 from foreword.gateway.sessions import Sessions
 from foreword.gateway.working import Working
 from foreword.gateway.writer import Writer
@@ -86,6 +90,7 @@ class Gateway:
         self._known: dict[str, Running] = {}
         self._aside: dict[str, Reply] = {}
         self._wake = asyncio.Event()
+        self._ended = asyncio.Event()
         self._closing = False
         self._rounds: list[asyncio.Task[None]] = []
 
@@ -109,7 +114,7 @@ class Gateway:
         session = admitted.session
         if admitted.turn:
             return Accepted(turn=admitted.turn, session=session.id, repeated=True)
-        trace = Trace(self.listeners.recorder, find_owner(incoming, admitted), self._timepiece)
+        trace = Trace(self.listeners.recorder, find_context(session, incoming), self._timepiece)
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text)) as received:
             clearance = found.clearance
             received.tell(
@@ -157,6 +162,17 @@ class Gateway:
         """Find what came of a turn so far."""
         return self._aside.get(turn) or await self._writer.do(lambda state: find_reply(state, turn))
 
+    async def foresee(self, incoming: Incoming) -> Assembly:
+        """Assemble what an agent would be told with a message; nothing is sent, kept or begun."""
+        assert self._working is not None
+        self.workspace.refresh()
+        found, now = find_lane(incoming, self.workspace.config), self._clock()
+        session = Session(id="", lane=found.lane, situation=incoming.situation, created=now, used=now)
+        if incoming.session:
+            session = await self._writer.do(lambda state: find_named(state, incoming.session, found.lane))
+        claimed = Claimed(turn="", session=session, incoming=incoming, attempt=0, place=NOWHERE, received=now)
+        return await self._working.foresee(claimed)
+
     async def stop(self, turn: str) -> bool:
         """Stop a turn that runs or waits; return whether there was anything to stop."""
         running = self._known.get(turn)
@@ -177,11 +193,13 @@ class Gateway:
         running = self._known.get(turn)
         return running.decide(question, allowed=allowed) if running else False
 
-    def start(self, working: Working) -> None:
+    def start(self, working: Working, outbox: Outbox | None = None) -> None:
         """Begin to work, with what an earlier process left first."""
         self._working = working
         self._wake.set()
         self._rounds = [asyncio.create_task(self._look_around()), asyncio.create_task(self._renew())]
+        if outbox:
+            self._rounds.append(asyncio.create_task(self._deliver(outbox)))
 
     async def close(self) -> None:
         """Accept nothing more, give running turns their time, and leave the others to the next start."""
@@ -221,6 +239,16 @@ class Gateway:
                 for claimed in await self._inbox.claim(max(1, room)):
                     self._start(claimed)
 
+    async def _deliver(self, outbox: Outbox) -> None:
+        """Deliver replies as soon as there are any."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
+            self._ended.clear()
+            with suppress(sqlite3.Error):
+                while await outbox.deliver():
+                    pass
+
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._rhythm.renew)
@@ -238,7 +266,12 @@ class Gateway:
     async def _run(self, claimed: Claimed, running: Running) -> None:
         """Work on a turn; whatever comes of it, the next one of its session can begin."""
         assert self._working is not None
-        trace = Trace(self.listeners.recorder, find_context(claimed), self._timepiece, goes_on=claimed.place)
+        trace = Trace(
+            self.listeners.recorder,
+            find_context(claimed.session, claimed.incoming),
+            self._timepiece,
+            goes_on=claimed.place,
+        )
         try:
             ending = await self._working.work(
                 trace, claimed, running.make_ears(self._inbox, claimed), running.is_stopped
@@ -256,6 +289,7 @@ class Gateway:
             self._end(claimed.turn, running)
             self._aside.pop(claimed.turn, None)
             self._wake.set()
+            self._ended.set()
 
     def _end(self, turn: str, running: Running) -> None:
         running.broadcast.end()
@@ -283,21 +317,3 @@ def check(incoming: Incoming) -> None:
         raise InputError(f"the message has {len(incoming.text):,} characters, and {LONGEST:,} are the most")
     if "\x00" in incoming.text:
         raise InputError("the message has a NUL character in it")
-
-
-def find_owner(incoming: Incoming, admitted: Admitted) -> Context:
-    """Find whom the events of a message belong to."""
-    lane = admitted.session.lane
-    return Context(
-        trust=lane.clearance,
-        session=admitted.session.id,
-        agent=lane.agent,
-        user=incoming.user,
-        channel=incoming.channel,
-        room=incoming.room,
-    )
-
-
-def find_context(claimed: Claimed) -> Context:
-    """Find whom the events of a claimed turn belong to."""
-    return find_owner(claimed.incoming, Admitted(session=claimed.session))

@@ -18,6 +18,7 @@ from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.lane import find_lane
 from foreword.gateway.past import Row, fold, read_past
+from foreword.gateway.room import catch_up
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, recount
 from foreword.tokens import Meter
@@ -82,7 +83,7 @@ class Preparing:
         if fault := self.find_change(claimed):
             raise Changed(fault)
         incoming = claimed.incoming
-        past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
+        past = await self._writer.do(lambda state: recall_past(state, claimed))
         equipment = await self._equips.equip(claimed)
         turn = make_turn(claimed, equipment, past, self.now())
         bare = await self._assemble(replace(turn, history=())) if past else await self._assemble(turn)
@@ -98,6 +99,11 @@ class Preparing:
             past = await self._fold(trace, claimed, past, bare)
         assembly = await self._assemble(make_turn(claimed, equipment, past, self.now()))
         return Prepared(assembly=assembly, history=join(past))
+
+    async def foresee(self, claimed: Claimed) -> Assembly:
+        """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
+        past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
+        return await self._assemble(make_turn(claimed, await self._equips.equip(claimed), past, self.now()))
 
     def find_change(self, claimed: Claimed) -> str:
         """Say that a person's clearance is not that of their session any more, or nothing."""
@@ -152,6 +158,13 @@ class Preparing:
             kept = await self._writer.do(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)
         return kept
+
+
+def recall_past(state: sqlite3.Connection, claimed: Claimed) -> Sequence[Row]:
+    """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
+    if claimed.session.lane.user == "" and claimed.incoming.room and not claimed.taken:
+        catch_up(state, claimed.session)
+    return read_past(state, claimed.session.id)
 
 
 def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: datetime) -> Turn:

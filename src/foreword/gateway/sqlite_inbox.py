@@ -1,8 +1,6 @@
 """The inbox in the state's own file, by the standard library; every method is one transaction."""
 
 import json
-import os
-import socket
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -10,17 +8,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from foreword.events.event import Place, Usage
-from foreword.events.trace import make_id
 from foreword.gateway.admission import summarise_before, write_key
 from foreword.gateway.beginning import extend
 from foreword.gateway.inbox import Arrival, Claimed, Ending, LeaseLost, Spent
 from foreword.gateway.message import Accepted, State
 from foreword.gateway.moment import read_moment, write_moment
+from foreword.gateway.owner import is_dead, name_owner
 from foreword.gateway.past import Kind, Piece, add_piece
 from foreword.gateway.request import read_request, write_request
 from foreword.gateway.session import COLUMNS, read_session, touch
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, dump, load
+from foreword.store.plans import add_plan
 from foreword.turn import Message
 
 LEASE = timedelta(seconds=30)
@@ -39,25 +38,6 @@ UPDATE turns SET state = 'running', attempt = attempt + 1, lease_owner = ?, leas
         WHERE other.session_id = mine.session_id AND other.number < mine.number AND other.finished IS NULL)
     ORDER BY number LIMIT ?)
 RETURNING id"""
-
-
-def name_owner() -> str:
-    """Name this process, so that another one on the same machine can tell whether it lives."""
-    return f"{socket.gethostname()}:{os.getpid()}:{make_id(64)}"
-
-
-def is_dead(owner: str) -> bool:
-    """Whether an owner is a process of this machine that has ended; of others only their lease can tell."""
-    host, number, _ = owner.rsplit(":", 2)
-    if host != socket.gethostname() or int(number) == os.getpid():
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 class SqliteInbox:
@@ -127,8 +107,7 @@ class SqliteInbox:
         moment = now.timestamp()
         until = (now + self._lease).timestamp()
         got = state.execute(CLAIM, (self._owner, until, moment, moment, dead, most)).fetchall()
-        asked = f"SELECT {CLAIMED} FROM turns JOIN sessions ON sessions.id = turns.session_id WHERE turns.id = ?"
-        return [read_claimed(state.execute(asked, row).fetchone()) for row in got]
+        return [get_claimed(state, turn) for (turn,) in got]
 
     async def keep(self, claimed: Claimed, messages: Messages) -> None:
         """Keep the turn's own messages after a step."""
@@ -173,6 +152,8 @@ class SqliteInbox:
                     beginning=find_beginning(claimed, ending.text),
                 )
                 add_piece(state, claimed.session.id, piece)
+            if ending.plan:
+                add_plan(state, claimed.session.id, ending.text)
             state.execute("DELETE FROM begun WHERE turn_id = ?", (claimed.turn,))
             if claimed.incoming.address:
                 state.execute(
@@ -264,8 +245,10 @@ class SqliteInbox:
             raise LeaseLost("another process works on this turn now")
 
 
-def read_claimed(row: Sequence[Any]) -> Claimed:
-    """Read a turn that was claimed."""
+def get_claimed(state: sqlite3.Connection, identifier: str) -> Claimed:
+    """Get a turn that was claimed."""
+    asked = f"SELECT {CLAIMED} FROM turns JOIN sessions ON sessions.id = turns.session_id WHERE turns.id = ?"
+    row = state.execute(asked, (identifier,)).fetchone()
     turn, text, request, attempt, place, received, taken, usage, cost_usd, *session = row
     return Claimed(
         turn=turn,

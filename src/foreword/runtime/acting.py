@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -12,8 +13,9 @@ from foreword.events.trace import Step, Teller, describe_error
 from foreword.frozen import frozen
 from foreword.runtime.arguments import judge
 from foreword.runtime.calls import Asked, Malformed
-from foreword.runtime.consent import find_objection
+from foreword.runtime.consent import Call, find_objection
 from foreword.runtime.ears import Ears
+from foreword.runtime.failing import ToolFailed
 from foreword.store.schema import StoreError
 from foreword.tools import Answer, Reading
 from foreword.tools.telling import tell_answer
@@ -22,6 +24,8 @@ from foreword.workspace import Workspace
 
 LONGEST = 40_000  # characters of one result
 LONGEST_NAME = 100
+HERE: ContextVar[Teller] = ContextVar("here")
+"""Where in the trace a tool is called, for those that run something below it."""
 
 
 class Tools(Protocol):
@@ -92,7 +96,8 @@ async def act(turn: Teller, bench: Bench, asked: Asked | Malformed, call: str) -
         if isinstance(tool, str) or isinstance(asked, Malformed):
             objection = str(tool)
         else:
-            objection = await find_objection(step, bench.ears, tool, asked, call)
+            wanted = Call(id=call, tool=tool, asked=asked, clearance=bench.assembly.clearance.level)
+            objection = await find_objection(step, bench.ears, wanted)
             if not objection:
                 return await attempt(step, bench, asked, bench.limits.find(tool))
         step.note(status="refused", level=Level.WARN)
@@ -115,6 +120,7 @@ def find_tool(assembly: Assembly, asked: Asked | Malformed) -> Tool | str:
 
 async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Result:
     """Run a tool; an exception is told with its words to the log, and without them to the model."""
+    here = HERE.set(step)
     try:
         async with asyncio.timeout(seconds):
             answer = await bench.tools.call(bench.assembly, asked.name, asked.arguments)
@@ -123,11 +129,16 @@ async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Res
     except InputError as error:
         step.note(status="refused", level=Level.WARN)
         return Result(text=f"{asked.name} refused: {error}", done=False)
+    except ToolFailed as error:
+        step.note(**describe_error(error))
+        return Result(text=f"{asked.name} failed: {error}", done=False)
     except TimeoutError:
         step.note(error=f"no answer within {seconds:g} s")
         return Result(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)
     except Exception as error:  # noqa: BLE001 - a tool may be anybody's code
         return fail(step, asked.name, error)
+    finally:
+        HERE.reset(here)
     tell_answer(step, asked.name, answer)
     step.note(status="ok")
     return Result(text=show(answer), done=True)

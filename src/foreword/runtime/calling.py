@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from hashlib import blake2b
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -34,9 +35,11 @@ from foreword.runtime.own import Sending
 from foreword.runtime.retrying import Retrying
 from foreword.runtime.trouble import explain
 from foreword.runtime.wire import sending
+from foreword.turn import Turn
 from foreword.wire import Envelope
 
 STOPPED = "stopped before the end"
+SHORTEST = 64  # tokens of an answer that are asked for in any case: where they do not fit, the provider says so
 
 
 @frozen
@@ -106,7 +109,7 @@ class Caller:
         grant = await reserve(purse, call, self._foresee(own)) if purse else Grant(allowed=True)
         self._heard = False
         try:
-            response = await self._ask((*before, *own))
+            response = await self._ask(before, own)
         except BaseException as error:
             if purse and self._heard:
                 purse.settle(grant, None)
@@ -130,9 +133,21 @@ class Caller:
         most = foresee(line.assembly, line.config.models, line.max_tokens)
         if most.usd is None or most.prices is None:
             return most
-        count = line.assembly.terms.meter.count
-        appended = sum(count(message.text) for message in recount(own[1:]))
-        return Cost(usd=most.usd + appended * max(most.prices.cache_write, most.prices.input), prices=most.prices)
+        return Cost(
+            usd=most.usd + self._weigh(own) * max(most.prices.cache_write, most.prices.input), prices=most.prices
+        )
+
+    def _weigh(self, own: Sequence[ModelMessage]) -> int:
+        """Count what the turn has appended since its prompt was assembled."""
+        count = self._line.assembly.terms.meter.count
+        return sum(count(message.text) for message in recount(own[1:]))
+
+    def _bound_answer(self, own: Sequence[ModelMessage]) -> int:
+        """Bound the answer by what the model is good for, and by what the window leaves after all that is sent."""
+        assembly = self._line.assembly
+        facts = assembly.terms.meter.facts
+        left = facts.window - assembly.used - assembly.conversation - self._weigh(own)
+        return max(SHORTEST, min(self._line.max_tokens, facts.answer or left, left))
 
     def _tell(self, call: Step, response: ModelResponse) -> float | None:
         """Tell what a call used and cost, section by section."""
@@ -171,12 +186,18 @@ class Caller:
         known = [usd for _, usd in self._used if usd is not None]
         return usage, sum(known) if len(known) == len(self._used) else None
 
-    async def _ask(self, messages: tuple[ModelMessage, ...]) -> ModelResponse:
+    async def _ask(self, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
         """Send one request and listen to its answer."""
-        line = self._line
+        line, messages = self._line, (*before, *own)
         fences = None if self._native else Fences()
-        what = Sending(envelope=line.envelope, said=list_said(messages), max_tokens=line.max_tokens)
-        settings = ModelSettings(max_tokens=line.max_tokens)
+        longest = self._bound_answer(own)
+        what = Sending(
+            envelope=line.envelope,
+            said=list_said(messages),
+            max_tokens=longest,
+            cache_key=make_cache_key(line.assembly.turn) if line.opened.keyed else "",
+        )
+        settings = ModelSettings(max_tokens=longest)
         # The model itself is asked: an agent of the library, or its `direct` functions, would rewrite messages before.
         async with asyncio.timeout(line.seconds):
             with sending(what):
@@ -213,6 +234,13 @@ async def reserve(purse: Purse, call: Step, most: Cost) -> Grant:
     if not grant.allowed:
         raise OverBudget(grant)
     return grant
+
+
+def make_cache_key(turn: Turn) -> str:
+    """Make a key for the conversation of a turn that tells a provider neither who speaks nor where."""
+    if not turn.session:
+        return ""
+    return blake2b(f"{turn.agent}\0{turn.session}".encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 def read_piece(event: ModelResponseStreamEvent) -> str:

@@ -3,9 +3,11 @@
 import json
 
 from foreword.events.trace import Step
+from foreword.frozen import frozen
 from foreword.runtime.calls import Asked
 from foreword.runtime.ears import Asking, Ears
 from foreword.turn import Tool
+from foreword.words import Trust
 
 LONGEST = 2_000  # characters of one argument that a person is shown
 MANY = 20  # arguments that a person is shown
@@ -13,20 +15,37 @@ BEGUN = (
     "{name} was not called again: it had begun before an interruption, and nobody knows whether it was done. "
     "Look whether it was before you call it once more."
 )
+BELOW = (
+    "{name} was not called: what it writes can be read at {reaches}, below the trust of this conversation. "
+    "A person has to confirm that, and nobody can be asked here."
+)
 
 
-async def find_objection(step: Step, ears: Ears, tool: Tool, asked: Asked, call: str) -> str:
+@frozen
+class Call:
+    """A call that could be made, under an id that stays the same."""
+
+    id: str
+    tool: Tool
+    asked: Asked
+    clearance: Trust
+
+
+async def find_objection(step: Step, ears: Ears, call: Call) -> str:
     """Say why a call is not made, in words for the model: it had begun before, or a person does not allow it."""
-    if not tool.changes:
+    name = call.tool.name
+    if not call.tool.changes:
         return ""
-    if not await ears.may_begin(call, tool.name):
+    if not await ears.may_begin(call.id, name):
         step.note(interrupted="yes")
-        return BEGUN.format(name=tool.name)
-    allowed = await ears.is_allowed(Asking(id=call, name=tool.name, question=write_question(asked)))
-    if allowed is None:
+        return BEGUN.format(name=name)
+    if not call.tool.confirm:
         return ""
+    allowed = await ears.is_allowed(Asking(id=call.id, name=name, question=write_question(call.asked)))
+    if allowed is None:
+        return "" if call.clearance <= call.tool.reaches else BELOW.format(name=name, reaches=call.tool.reaches)
     step.note(confirmed="yes" if allowed else "no")
-    return "" if allowed else f"{tool.name} was not called: the person did not allow it."
+    return "" if allowed else f"{name} was not called: the person did not allow it."
 
 
 def write_question(asked: Asked) -> str:

@@ -9,8 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foreword.config.environment import Secrets
+from foreword.config.schema import Config, ModelOverride
 from foreword.errors import InputError, UnknownName
 from foreword.frozen import frozen
+from foreword.runtime.providers import KEYED, KNOWN, LOCAL, Provider, find_key
+from foreword.tokens import find as find_facts
 
 if TYPE_CHECKING:
     import httpx2
@@ -20,58 +23,20 @@ CONNECT = 10.0  # seconds until a provider has to have taken the call
 SILENCE = 120.0  # seconds without a byte after which a call has failed
 
 
-@frozen(eq=True)
-class Provider:
-    """Where a provider is reached, and under which variables its key and its address are found."""
-
-    speaks: str = "compatible"
-    """The shape of its requests: anthropic, openai, compatible (the same at another house), responses or gemini."""
-    base_url: str = ""
-    keys: tuple[str, ...] = ()
-    """The variables that may hold its key, the usual one first."""
-    addresses: tuple[str, ...] = ()
-    """The variables that may hold its address."""
-    needs_key: bool = True
-    family: str = ""
-    """The name under which its address is configured too, such as openai for openai-responses."""
-
-
-OPENAI = Provider(speaks="openai", keys=("OPENAI_API_KEY",), addresses=("OPENAI_BASE_URL",), family="openai")
-GOOGLE = Provider(
-    speaks="gemini",
-    keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-    addresses=("GOOGLE_GEMINI_BASE_URL",),
-    family="google",
-)
-KNOWN: Mapping[str, Provider] = {
-    "anthropic": Provider(speaks="anthropic", keys=("ANTHROPIC_API_KEY",), addresses=("ANTHROPIC_BASE_URL",)),
-    "openai": OPENAI,
-    "openai-chat": OPENAI,
-    "openai-responses": replace(OPENAI, speaks="responses"),
-    "google": GOOGLE,
-    "google-gla": GOOGLE,
-    "gemini": GOOGLE,
-    "deepseek": Provider(base_url="https://api.deepseek.com", keys=("DEEPSEEK_API_KEY",)),
-    "groq": Provider(base_url="https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",)),
-    "mistral": Provider(base_url="https://api.mistral.ai/v1", keys=("MISTRAL_API_KEY",)),
-    "openrouter": Provider(base_url="https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",)),
-    "together": Provider(base_url="https://api.together.xyz/v1", keys=("TOGETHER_API_KEY",)),
-    "xai": Provider(base_url="https://api.x.ai/v1", keys=("XAI_API_KEY",)),
-    "ollama": Provider(
-        base_url="http://localhost:11434/v1",
-        keys=("OLLAMA_API_KEY",),
-        addresses=("OLLAMA_BASE_URL",),
-        needs_key=False,
-    ),
-}
-
-
 @frozen
 class Opened:
     """A model that can be called, and the shape in which its prompt is put into the request."""
 
     model: "Model"
     shape: str
+    keyed: bool = False
+    """Whether a request may say which conversation it belongs to, so that it finds the cache of the one before."""
+
+
+def open_models(config: Config, environ: Mapping[str, str] | Secrets | None = None) -> "Models":
+    """Open models at the addresses of a configuration, and with its facts about them."""
+    addresses = {name: provider.base_url for name, provider in config.providers.items()}
+    return Models(addresses, environ, overrides=config.models)
 
 
 class Models:
@@ -82,11 +47,13 @@ class Models:
         addresses: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | Secrets | None = None,
         silence: float = SILENCE,
+        overrides: Mapping[str, ModelOverride] | None = None,
     ) -> None:
         self._addresses = addresses or {}
         self._environ = os.environ if environ is None else environ
         self._silence = silence
-        self._client: httpx2.AsyncClient | None = None
+        self._overrides = overrides or {}
+        self._clients: dict[str, httpx2.AsyncClient] = {}
         self._models: dict[str, Opened] = {}
 
     def find(self, name: str) -> Opened:
@@ -99,12 +66,27 @@ class Models:
         prefix, colon, model = name.partition(":")
         if not colon or not model:
             raise InputError(f"{name!r} names no model; write it as provider:model, such as anthropic:claude-sonnet-5")
+        if prefix == LOCAL:
+            return self._open_local(name)
         provider = self._find_provider(prefix)
-        key = next((found for variable in provider.keys if (found := self._environ.get(variable))), "")
+        key = find_key(provider, self._environ)
         if not key and provider.needs_key:
             raise InputError(f"{name} needs a key; set {' or '.join(provider.keys)} in the environment or in .env")
         opened = OPENERS[provider.speaks](model, provider.base_url, key or "none", self._share_client())
-        return Opened(model=opened, shape="openai" if provider.speaks == "compatible" else provider.speaks)
+        shape = "openai" if provider.speaks == "compatible" else provider.speaks
+        return Opened(model=opened, shape=shape, keyed=provider.speaks in KEYED)
+
+    def _open_local(self, name: str) -> Opened:
+        """Open the embedded engine; it is started by the first request, which may take seconds."""
+        from foreword.local.engine import Engine
+        from foreword.local.setup import prepare
+
+        engine = Engine(prepare(find_facts(name, self._overrides), self._environ))
+        from foreword.local.transport import EngineTransport
+
+        client = self._clients[name] = self._make_client(EngineTransport(engine))
+        model = open_compatible(name.partition(":")[2], "http://engine/v1", "none", client)
+        return Opened(model=model, shape="openai", keyed=True)
 
     def _find_provider(self, prefix: str) -> Provider:
         """Find a provider; the configured address wins over the variable, and that over the usual one."""
@@ -120,25 +102,29 @@ class Models:
         return replace(provider, base_url=own or given or provider.base_url)
 
     def _share_client(self) -> "httpx2.AsyncClient":
-        """Share one client among all models of this process."""
-        if self._client is None:
+        """Share one client among all models that are reached over the network."""
+        if "" not in self._clients:
             import httpx2
 
-            from foreword.runtime.wire import OwnedTransport
-
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
-            self._client = httpx2.AsyncClient(
-                transport=OwnedTransport(httpx2.AsyncHTTPTransport(limits=limits)),
-                timeout=httpx2.Timeout(self._silence, connect=CONNECT),
-            )
-        return self._client
+            self._clients[""] = self._make_client(httpx2.AsyncHTTPTransport(limits=limits))
+        return self._clients[""]
+
+    def _make_client(self, transport: "httpx2.AsyncBaseTransport") -> "httpx2.AsyncClient":
+        """Make a client that sends nothing but what is ours."""
+        import httpx2
+
+        from foreword.runtime.wire import OwnedTransport
+
+        timeout = httpx2.Timeout(self._silence, connect=CONNECT)
+        return httpx2.AsyncClient(transport=OwnedTransport(transport), timeout=timeout)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and end the embedded engine."""
         self._models.clear()
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.aclose()
 
 
 def open_anthropic(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":

@@ -31,6 +31,13 @@ class Sending:
     envelope: Envelope
     said: Said
     max_tokens: int
+    cache_key: str = ""
+    """Which conversation it belongs to, for a provider that keeps a cache for each; says nothing to anybody else."""
+
+    @property
+    def keyed(self) -> dict[str, str]:
+        """The key as OpenAI's requests have it."""
+        return {"prompt_cache_key": self.cache_key} if self.cache_key else {}
 
 
 def own(body: Body, sending: Sending) -> dict[str, Any]:
@@ -69,7 +76,7 @@ def own_chat(body: Body, sending: Sending) -> dict[str, Any]:
     words.close()
     limit = "max_tokens" if "max_tokens" in body else "max_completion_tokens"  # as the library knows this address
     rest = leave_out(body, "model", "tools", "tool_choice", "messages", limit)
-    return {**request, "messages": [*system, *messages], limit: sending.max_tokens, **rest}
+    return {**request, "messages": [*system, *messages], limit: sending.max_tokens, **sending.keyed, **rest}
 
 
 def own_responses(body: Body, sending: Sending) -> dict[str, Any]:
@@ -83,7 +90,7 @@ def own_responses(body: Body, sending: Sending) -> dict[str, Any]:
     ]
     words.close()
     rest = leave_out(body, "model", "instructions", "tools", "tool_choice", "input", "max_output_tokens")
-    return {**request, "input": items, "max_output_tokens": sending.max_tokens, **rest}
+    return {**request, "input": items, "max_output_tokens": sending.max_tokens, **sending.keyed, **rest}
 
 
 def own_gemini(body: Body, sending: Sending) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """What is known about a model: its window, its vocabulary, and where its cache begins."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
 from foreword.config.schema import ModelOverride
 from foreword.config.structure import parse
+from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.shipped import read_shipped
 from foreword.words import Vocabulary
@@ -22,6 +24,8 @@ class Entry:
     cache_minimum: int = 1024
     local: bool = False
     native_tools: bool = True
+    tools: bool = True
+    answer: int | None = None
 
 
 @frozen(eq=True)
@@ -43,6 +47,10 @@ class ModelFacts:
     cache_minimum: int
     local: bool = False
     native_tools: bool = True
+    tools: bool = True
+    """Whether it can use tools at all; a very small model only stumbles over them."""
+    answer: int | None = None
+    """The longest answer that is worth waiting for, if there is a bound below the window."""
     assumed: str = ""
 
     @property
@@ -52,6 +60,9 @@ class ModelFacts:
 
 
 UNKNOWN = Entry(window=128_000, margin=0.25)
+# Nobody knows what an own file is good at: its tools stand in the prompt, and its cache has no least size.
+OWN_FILE = Entry(window=4_096, margin=0.25, cache_minimum=1, local=True, native_tools=False)
+ROOM = 2 << 30  # bytes for the conversations of one engine, which bounds the window of a large model
 
 
 def find(model: str, overrides: Mapping[str, ModelOverride]) -> ModelFacts:
@@ -59,23 +70,54 @@ def find(model: str, overrides: Mapping[str, ModelOverride]) -> ModelFacts:
     provider, _, bare = model.partition(":") if ":" in model else ("", "", model)
     table = read_table()
     name = max((name for name in table if bare.startswith(name)), key=len, default="")
+    override = overrides.get(model) or overrides.get(bare)
+    if path := find_file(model):
+        facts = know_file(model, path)
+        return amend(facts, override) if override else facts
     entry = table.get(name, replace(UNKNOWN, local=True) if provider == "local" else UNKNOWN)
     who = f"nothing is known about model {model!r}" if model else "no model is named"
     near = suggest_model(bare, table) if model and not name else ""
     assumed = "" if name else f"{who}{near}; a window of {entry.window:,} is assumed"
-    facts = ModelFacts(
+    facts = make_facts(model, entry, assumed)
+    facts = replace(facts, local=True) if provider == "local" else facts
+    return amend(facts, override) if override else facts
+
+
+def make_facts(model: str, entry: Entry, assumed: str) -> ModelFacts:
+    """Make the facts of a model from a line of the table."""
+    return ModelFacts(
         name=model,
         window=entry.window,
         tokenizer=entry.tokenizer,
         factor=entry.factor,
         margin=entry.margin,
         cache_minimum=entry.cache_minimum,
-        local=entry.local or provider == "local",
+        local=entry.local,
         native_tools=entry.native_tools,
+        tools=entry.tools,
+        answer=entry.answer,
         assumed=assumed,
     )
-    override = overrides.get(model) or overrides.get(bare)
-    return amend(facts, override) if override else facts
+
+
+def find_file(model: str) -> str:
+    """Find the file that `local:/path/to/model.gguf` names; nothing for any other name."""
+    provider, _, name = model.partition(":")
+    return os.path.expanduser(name) if provider == "local" and ("/" in name or name.endswith(".gguf")) else ""
+
+
+def know_file(model: str, path: str) -> ModelFacts:
+    """Know a model by its own file: the window it was trained with, as far as its conversations fit the memory."""
+    from foreword.tokens.gguf import read_sizes
+
+    try:
+        header = read_sizes(path)
+    except InputError as error:
+        return make_facts(model, OWN_FILE, f"{error}; a window of {OWN_FILE.window:,} is assumed")
+    if not header.trained:
+        return make_facts(model, OWN_FILE, f"{path} names no window; one of {OWN_FILE.window:,} is assumed")
+    window = min(header.trained, ROOM // header.token_bytes) if header.token_bytes else header.trained
+    return make_facts(model, replace(OWN_FILE, window=window), "")
 
 
 def suggest_model(name: str, table: Mapping[str, Entry]) -> str:
@@ -94,6 +136,7 @@ def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
         tokenizer=override.tokenizer or facts.tokenizer,
         factor=override.factor or facts.factor,
         native_tools=facts.native_tools if override.native_tools is None else override.native_tools,
+        tools=facts.tools if override.tools is None else override.tools,
         cache_minimum=facts.cache_minimum if override.cache_minimum is None else override.cache_minimum,
         assumed="" if override.window else facts.assumed,
     )

@@ -1,10 +1,12 @@
 """The tools that redeem what a prompt offers, those that remember, those that keep, and those that say what went on."""
 
 from foreword.tools.answer import Answer
+from foreword.tools.files import FILES
 from foreword.tools.instructing import INSTRUCTING, Instructing
 from foreword.tools.introspection import INTROSPECTION
 from foreword.tools.reading import READING, Reading, call
 from foreword.tools.remembering import REMEMBERING, Remembering
+from foreword.tools.skills import SKILLS
 from foreword.tools.tasking import TASKS, TaskKeeping
 from foreword.turn import Toolset
 
@@ -14,10 +16,12 @@ WITH_STATE = Toolset([*WITH_LOG.tools, *INSTRUCTING.tools, *TASKS.tools])  # and
 
 __all__ = [
     "BUILT_IN",
+    "FILES",
     "INSTRUCTING",
     "INTROSPECTION",
     "READING",
     "REMEMBERING",
+    "SKILLS",
     "TASKS",
     "WITH_LOG",
     "WITH_STATE",

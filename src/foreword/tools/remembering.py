@@ -27,7 +27,14 @@ STORE: Mapping[str, Any] = {"type": "string", "description": "One store only; al
 def make_tool(name: str, description: str, needed: tuple[str, ...], **properties: Mapping[str, Any]) -> Tool:
     """Make a memory tool that everybody with a memory may have."""
     parameters = {"type": "object", "properties": properties, "required": list(needed)}
-    return Tool(name=name, description=description, parameters=parameters, trust=Trust.FAMILIAR, kind="memory")
+    return Tool(
+        name=name,
+        description=description,
+        parameters=parameters,
+        trust=Trust.FAMILIAR,
+        kind="memory",
+        seconds=20,
+    )
 
 
 REMEMBERING = Toolset(
