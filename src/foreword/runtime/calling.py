@@ -133,7 +133,9 @@ class Caller:
         most = foresee(line.assembly, line.config.models, line.max_tokens)
         if most.usd is None or most.prices is None:
             return most
-        return Cost(usd=most.usd + self._weigh(own) * max(most.prices.cache_write, most.prices.input), prices=most.prices)
+        return Cost(
+            usd=most.usd + self._weigh(own) * max(most.prices.cache_write, most.prices.input), prices=most.prices
+        )
 
     def _weigh(self, own: Sequence[ModelMessage]) -> int:
         """Count what the turn has appended since its prompt was assembled."""
