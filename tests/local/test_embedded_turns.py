@@ -21,7 +21,7 @@ TEMPLATE = 24  # tokens that the template puts around the messages of one turn, 
 
 
 def test_sessions_keep_their_prefix(tmp_path, environ):
-    """Of a session's second turn only what is new is read, though another session spoke in between; it costs nothing."""
+    """Of a session's second turn only what is new is read, though another spoke in between; it costs nothing."""
 
     async def talk():
         async with Embedded(tmp_path, environ) as house:
@@ -55,7 +55,7 @@ def test_template_adds_nothing(tmp_path, environ):
                 "<|im_start|>assistant\n"
             )
             with pytest.raises(urllib.error.HTTPError, match="401"):
-                urllib.request.urlopen(f"{running.url}/slots")
+                await asyncio.to_thread(urllib.request.urlopen, f"{running.url}/slots")
 
     asyncio.run(talk())
 
@@ -135,7 +135,7 @@ def test_too_long(tmp_path, environ):
     asyncio.run(talk())
 
 
-def test_own_file(tmp_path, weights, environ):
+def test_own_file(tmp_path, weights):
     """A GGUF file that is named by its path needs nothing else."""
     path = tmp_path / "own.gguf"
     path.symlink_to(weights)
