@@ -40,6 +40,7 @@ INSTRUCTING = Toolset(
             },
             trust=INSTRUCTED,
             kind="instructions",
+            seconds=20,
             changes=True,
         )
     ]

@@ -55,6 +55,7 @@ TASKS = Toolset(
             },
             trust=Trust.INNER,
             kind="tasks",
+            seconds=20,
         )
     ]
 )
