@@ -6,8 +6,9 @@ WORKERS ?= auto
 
 .PHONY: run test check lint types contracts bench soak docs clean
 
-run: $(READY)  ## explain a turn of the sample workspace
-	$(BIN)/foreword -w examples/assistant explain --message "What is on this week?"
+run: $(READY)  ## talk with the agent of the sample workspace; without a terminal, ask it one question
+	@if [ -t 0 ]; then $(BIN)/foreword -w examples/assistant chat; \
+	  else $(BIN)/foreword -w examples/assistant chat "What is on this week?" </dev/null; fi
 
 test: $(READY)  ## the whole suite, in parallel
 	$(BIN)/python -m pytest -n $(WORKERS)

@@ -1,9 +1,10 @@
-"""Writes what is generated in docs/: commands, the table of tools, JSON Schemas. Run: python -m docs.generate."""
+"""Writes what is generated in docs/: commands, tools, JSON Schemas and the HTTP API. Run: python -m docs.generate."""
 
 import argparse
 import json
 import os
 import re
+from functools import cache
 from typing import Any
 
 from foreword import tools
@@ -11,6 +12,7 @@ from foreword.blueprint import Blueprint
 from foreword.cli.parser import COMMANDS, DESCRIPTION, EXAMPLES, Parser, load, make_parsers
 from foreword.config import Config
 from foreword.config.jsonschema import describe
+from foreword.gateway.api.app import make_app
 from foreword.turn import Toolset
 
 CODES = """\
@@ -30,6 +32,7 @@ def render() -> dict[str, str]:
         "tools.md": render_tools(),
         "foreword.schema.json": render_schema(Config),
         "blueprint.schema.json": render_schema(Blueprint),
+        "openapi.json": render_api(),
     }
 
 
@@ -47,6 +50,12 @@ def render_tools() -> str:
     return re.sub(
         r"(<!-- tools -->\n).*(\n<!-- /tools -->)", lambda found: found[1] + table + found[2], page, flags=re.DOTALL
     )
+
+
+@cache
+def render_api() -> str:
+    """Render the OpenAPI document of the HTTP API."""
+    return json.dumps(make_app().openapi(), indent=1, ensure_ascii=False) + "\n"
 
 
 def render_schema(kind: type) -> str:

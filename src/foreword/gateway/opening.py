@@ -70,7 +70,7 @@ async def open_gateway(
         opened.push_async_callback(models.close)
         inbox: Inbox = SqliteInbox(writer, options.clock)
         servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ))
-        choices = Choices(workspace, models)
+        choices = Choices(workspace, models, environ)
         delegating = Delegating(workspace, choices.choose)
         further = (Further(tools=DELEGATING, runs=delegating), *options.further)
         toolbox = Toolbox(workspace, servers, further)
