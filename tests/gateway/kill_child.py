@@ -9,10 +9,10 @@ import time
 
 from house import open_house, say
 
-from foreword.gateway.equipping import Extra
 from foreword.gateway.message import Incoming
+from foreword.runtime.toolbox import Further
 from foreword.tools import Answer
-from foreword.turn import Tool
+from foreword.turn import Tool, Toolset
 from foreword.words import Trust
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -46,8 +46,8 @@ class Address:
 async def run(folder, url, diary, first, last):
     """Accept the messages of a range, eight sessions in turn, then stay until everything is answered."""
     tools = [Tool(name=name, parameters=NUMBER, trust=Trust.PUBLIC, changes=name == "press") for name in TOOLS]
-    extras = tuple(Extra(tool=tool, runs=Diary(diary, tool.name)) for tool in tools)
-    async with open_house(folder, Address(url), extras=extras) as gateway:
+    further = tuple(Further(tools=Toolset([tool]), runs=Diary(diary, tool.name)) for tool in tools)
+    async with open_house(folder, Address(url), further=further) as gateway:
         for number in range(first, last):
             accepted = await gateway.accept(
                 Incoming(text=f"number {number}", user="alice", channel=f"line{number % 8}", key=f"m{number}")

@@ -80,6 +80,8 @@ class Ending:
     prompt_hash: str = ""
     tokens: int = 0
     """What the messages weigh in the history."""
+    plan: bool = False
+    """Whether the reply is a plan, which is kept as such."""
     wait: float | None = None
     """The seconds after which a provider asked to be tried again."""
 

@@ -9,7 +9,9 @@ from typing import TextIO
 
 from foreword.events.listening import listen
 from foreword.frozen import frozen
-from foreword.gateway.equipping import Equipping, Extra
+from foreword.gateway.choices import Choices
+from foreword.gateway.delegating import DELEGATING, Delegating
+from foreword.gateway.equipping import Equipping
 from foreword.gateway.gateway import USUAL as RHYTHM
 from foreword.gateway.gateway import Gateway, Rhythm
 from foreword.gateway.inbox import Inbox
@@ -20,10 +22,12 @@ from foreword.gateway.working import USUAL as PATIENCE
 from foreword.gateway.working import Patience, Working
 from foreword.gateway.writer import Writer
 from foreword.runtime.loop import Loop
-from foreword.runtime.models import Models
+from foreword.runtime.models import open_models
 from foreword.runtime.retrying import PATIENT, Retrying
 from foreword.runtime.run import USUAL as BOUNDS
 from foreword.runtime.run import Bounds
+from foreword.runtime.servers import Servers
+from foreword.runtime.toolbox import Further, Toolbox
 from foreword.store.state import open_state
 from foreword.workspace import STATE, Workspace
 
@@ -46,7 +50,7 @@ class Options:
     bounds: Bounds = BOUNDS
     channels: Mapping[str, Channel] = field(default_factory=dict)
     """Channels that deliver replies by themselves, by name."""
-    extras: tuple[Extra, ...] = ()
+    further: tuple[Further, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
 
 
@@ -62,13 +66,17 @@ async def open_gateway(
     async with AsyncExitStack() as opened:
         writer = opened.enter_context(closing(Writer(open_state(folder).connection)))
         listeners = opened.enter_context(listen(folder, workspace.config, options.clock, tree=options.tree))
-        models = Models({}, environ)
+        models = open_models(workspace.config, environ)
         opened.push_async_callback(models.close)
         inbox: Inbox = SqliteInbox(writer, options.clock)
-        equipping = Equipping(workspace, models, options.extras)
-        loop = Loop(
-            workspace, models, listeners, tools=equipping.tools, bounds=options.bounds, retrying=options.retrying
-        )
+        servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ))
+        choices = Choices(workspace, models)
+        delegating = Delegating(workspace, choices.choose)
+        further = (Further(tools=DELEGATING, runs=delegating), *options.further)
+        toolbox = Toolbox(workspace, servers, further)
+        equipping = Equipping(choices, toolbox, writer)
+        loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
+        delegating.loop = loop
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None

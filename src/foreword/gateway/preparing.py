@@ -18,6 +18,7 @@ from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.lane import find_lane
 from foreword.gateway.past import Row, fold, read_past
+from foreword.gateway.room import catch_up
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, recount
 from foreword.tokens import Meter
@@ -82,10 +83,10 @@ class Preparing:
         if fault := self.find_change(claimed):
             raise Changed(fault)
         incoming = claimed.incoming
-        past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
+        past = await self._writer.do(lambda state: recall_past(state, claimed))
         equipment = await self._equips.equip(claimed)
         turn = make_turn(claimed, equipment, past, self.now())
-        bare = await self._assemble(replace(turn, history=())) if past else await self._assemble(turn)
+        bare = await self.assemble(replace(turn, history=())) if past else await self.assemble(turn)
         trace.context = find_context(bare)
         room, message = find_room(bare), bare.terms.meter.count(incoming.text)
         if message > room:
@@ -96,13 +97,17 @@ class Preparing:
             return Prepared(assembly=bare, history=())
         if fold or is_full(past, message, room):
             past = await self._fold(trace, claimed, past, bare)
-        assembly = await self._assemble(make_turn(claimed, equipment, past, self.now()))
+        assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
         return Prepared(assembly=assembly, history=join(past))
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
         past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
-        return await self._assemble(make_turn(claimed, await self._equips.equip(claimed), past, self.now()))
+        return await self.assemble(make_turn(claimed, await self._equips.equip(claimed), past, self.now()))
+
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn)
 
     def find_change(self, claimed: Claimed) -> str:
         """Say that a person's clearance is not that of their session any more, or nothing."""
@@ -127,9 +132,6 @@ class Preparing:
         """Let go of the thread."""
         self._bench.shutdown()
 
-    async def _assemble(self, turn: Turn) -> Assembly:
-        return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn)
-
     async def _fold(self, trace: Trace, claimed: Claimed, past: Sequence[Row], assembly: Assembly) -> Sequence[Row]:
         """Fold the oldest turns, and tell it."""
         meter, room = assembly.terms.meter, find_room(assembly)
@@ -142,7 +144,7 @@ class Preparing:
             text, by = "", assembly.turn.model
             try:
                 bare = make_order(claimed, assembly, order)
-                text = await self._ask(await self._assemble(bare), step)
+                text = await self._ask(await self.assemble(bare), step)
             except ForewordError as error:
                 step.note(model_failed=type(error).__name__)
             if not text.strip():
@@ -157,6 +159,13 @@ class Preparing:
             kept = await self._writer.do(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)
         return kept
+
+
+def recall_past(state: sqlite3.Connection, claimed: Claimed) -> Sequence[Row]:
+    """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
+    if claimed.session.lane.user == "" and claimed.incoming.room and not claimed.taken:
+        catch_up(state, claimed.session)
+    return read_past(state, claimed.session.id)
 
 
 def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: datetime) -> Turn:

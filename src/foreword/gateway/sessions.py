@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from foreword.errors import InputError
@@ -10,6 +11,9 @@ from foreword.gateway.message import NotFound
 from foreword.gateway.past import Kind, Row, copy_past, read_past
 from foreword.gateway.session import COLUMNS, OF_LANE, Session, add_session, find_current, get_session, read_session
 from foreword.gateway.writer import Writer
+from foreword.store.plans import Plan, PlanState, find_newest, list_plans, mark_plan
+from foreword.store.tasks import read_tasks
+from foreword.turn import Task
 
 MOST = 200  # sessions of one list
 
@@ -86,6 +90,28 @@ class Sessions:
     async def set_model(self, identifier: str, model: str) -> None:
         """Choose another model for this session; nothing goes back to the agent's own."""
         await self._set(identifier, "model", model)
+
+    async def list_plans(self, identifier: str) -> Sequence[Plan]:
+        """List the plans of a session, the newest first."""
+        return await self._writer.do(lambda state: list_plans(state, identifier))
+
+    async def settle_plan(self, identifier: str, became: PlanState) -> Plan:
+        """Say what becomes of the newest plan; one that is accepted lets the agent act."""
+
+        def work(state: sqlite3.Connection) -> Plan:
+            plan = find_newest(state, identifier)
+            if plan is None:
+                raise InputError("this session has no plan yet; turn plan mode on and ask for one")
+            mark_plan(state, plan.id, became)
+            if became is PlanState.ACCEPTED:
+                state.execute("UPDATE sessions SET plan = 0 WHERE id = ?", (identifier,))
+            return replace(plan, state=became)
+
+        return await self._writer.do(work)
+
+    async def list_tasks(self, identifier: str) -> Sequence[Task]:
+        """List the tasks of a session."""
+        return await self._writer.do(lambda state: read_tasks(state, identifier))
 
     async def _set(self, identifier: str, column: str, value: int | str) -> None:
         def work(state: sqlite3.Connection) -> None:

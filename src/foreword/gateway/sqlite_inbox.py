@@ -19,6 +19,7 @@ from foreword.gateway.request import read_request, write_request
 from foreword.gateway.session import COLUMNS, read_session, touch
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, dump, load
+from foreword.store.plans import add_plan
 from foreword.turn import Message
 
 LEASE = timedelta(seconds=30)
@@ -151,6 +152,8 @@ class SqliteInbox:
                     beginning=find_beginning(claimed, ending.text),
                 )
                 add_piece(state, claimed.session.id, piece)
+            if ending.plan:
+                add_plan(state, claimed.session.id, ending.text)
             state.execute("DELETE FROM begun WHERE turn_id = ?", (claimed.turn,))
             if claimed.incoming.address:
                 state.execute(

@@ -9,9 +9,10 @@ from typing import Protocol
 
 from foreword.assembly import Assembly
 from foreword.errors import BudgetError, InputError
-from foreword.events.event import EventType, Level
+from foreword.events.event import EventType, Level, Usage
 from foreword.events.trace import Trace, describe_error
 from foreword.frozen import frozen
+from foreword.gateway.delegating import BESIDE
 from foreword.gateway.inbox import Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.message import State
 from foreword.gateway.preparing import Prepared, Preparing
@@ -19,6 +20,7 @@ from foreword.runtime.ears import Ears, ListenerFailed
 from foreword.runtime.history import Messages, close, say
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
+from foreword.turn import Turn
 
 STOPPED = "stopped before the end"
 TOO_LATE = "The model could not be reached for a day, so this message stays unanswered. Please send it again."
@@ -101,13 +103,21 @@ class Working:
         """Assemble what a turn would begin with."""
         return await self._preparing.foresee(claimed)
 
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn that nobody sends, such as one that stands for what a person may see."""
+        return await self._preparing.assemble(turn)
+
     async def _answer(self, trace: Trace, claimed: Claimed, steps: Steps) -> Ending:
         prepared = await self._preparing.prepare(trace, claimed)
+        beside: list[tuple[Usage, float | None]] = []
+        BESIDE.set(beside)
         outcome = await self._run(trace, claimed, prepared, steps)
         if outcome.too_long and prepared.history:
             prepared = await self._preparing.prepare(trace, claimed, fold=True)
             outcome = await self._run(trace, claimed, prepared, steps)
         spent = claimed.spent.add(outcome.usage, outcome.cost_usd)
+        for usage, usd in beside:
+            spent = spent.add(usage, usd)
         state, text = ENDS[outcome.end], outcome.text
         if state.ended and (fault := self._preparing.find_change(claimed)):
             state, text = State.FAILED, fault
@@ -120,6 +130,7 @@ class Working:
             now=self._preparing.now(),
             prompt_hash=outcome.prompt_hash,
             tokens=weight,
+            plan=state is State.ANSWERED and prepared.assembly.turn.plan,
             wait=outcome.wait,
         )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from foreword.runtime.calls import Asked, Malformed
 from foreword.runtime.consent import Call, find_objection
 from foreword.runtime.ears import Ears
 from foreword.runtime.failing import ToolFailed
+from foreword.store.schema import StoreError
 from foreword.tools import Answer, Reading
 from foreword.tools.telling import tell_answer
 from foreword.turn import Tool
@@ -22,6 +24,8 @@ from foreword.workspace import Workspace
 
 LONGEST = 40_000  # characters of one result
 LONGEST_NAME = 100
+HERE: ContextVar[Teller] = ContextVar("here")
+"""Where in the trace a tool is called, for those that run something below it."""
 
 
 class Tools(Protocol):
@@ -116,9 +120,12 @@ def find_tool(assembly: Assembly, asked: Asked | Malformed) -> Tool | str:
 
 async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Result:
     """Run a tool; an exception is told with its words to the log, and without them to the model."""
+    here = HERE.set(step)
     try:
         async with asyncio.timeout(seconds):
             answer = await bench.tools.call(bench.assembly, asked.name, asked.arguments)
+    except StoreError as error:  # it names a file of this machine, and the model cannot mend it
+        return fail(step, asked.name, error)
     except InputError as error:
         step.note(status="refused", level=Level.WARN)
         return Result(text=f"{asked.name} refused: {error}", done=False)
@@ -129,11 +136,18 @@ async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Res
         step.note(error=f"no answer within {seconds:g} s")
         return Result(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)
     except Exception as error:  # noqa: BLE001 - a tool may be anybody's code
-        step.note(**describe_error(error))
-        return Result(text=f"{asked.name} failed ({type(error).__name__}); the log has the details.", done=False)
+        return fail(step, asked.name, error)
+    finally:
+        HERE.reset(here)
     tell_answer(step, asked.name, answer)
     step.note(status="ok")
     return Result(text=show(answer), done=True)
+
+
+def fail(step: Step, name: str, error: Exception) -> Result:
+    """Tell the log what went wrong, and the model that something did."""
+    step.note(**describe_error(error))
+    return Result(text=f"{name} failed ({type(error).__name__}); the log has the details.", done=False)
 
 
 def show(answer: Reading | Answer) -> str:
