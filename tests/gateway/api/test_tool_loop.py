@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import re
 import sqlite3
 import threading
+from dataclasses import replace
 
 import pytest
 from served import FILES, QUICK, serve_workspace
 
-from foreword import Tool, Trust
+from foreword import Tool, Toolset, Trust
 from foreword.gateway.api.stream import keep_alive
-from foreword.gateway.equipping import Extra
+from foreword.runtime.toolbox import Further
 from foreword.store.state import STATE_FILE
 from foreword.testing import Breaks, Called, Garbles, Hangs, Says
 from foreword.tools import Answer
@@ -33,9 +35,7 @@ class Lamp:
 def light(lamp):
     """Give an agent a lamp."""
     tool = Tool(name="lamp", description="Turns the lamp on.", trust=Trust.FAMILIAR, changes=True)
-    from dataclasses import replace
-
-    return replace(QUICK, extras=(Extra(tool=tool, runs=lamp),))
+    return replace(QUICK, further=(Further(tools=Toolset([tool]), runs=lamp),))
 
 
 def test_search_and_logs(served):
@@ -51,6 +51,18 @@ def test_search_and_logs(served):
     sent = json.dumps(served.provider.body)
     assert "planted in 2019" in sent
     assert "message_received" in sent
+
+
+def test_instructions(served):
+    """What a person asks for once is kept, and told to the agent in their next session, and in nobody else's."""
+    arguments = {"instructions": "Always answer in bullet points."}
+    served.provider.follow(Says(calls=(Called(name="update_instructions", arguments=arguments),)), Says(text="I will."))
+    with served.ask_as("bob") as client, served.ask_as("carol") as other:
+        assert client.post("/api/turns", json={"text": "Always answer in bullet points."}).json()["reply"] == "I will."
+        client.post("/api/sessions", json={})
+        for asking, told in ((client, True), (other, False)):
+            asking.post("/api/turns", json={"text": "Hello"})
+            assert ("bullet points" in json.dumps(served.provider.body)) is told
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -142,14 +154,14 @@ def test_locked(tmp_path):
 def test_many_at_once(tmp_path):
     """Many people can ask at once, and each gets their own answer."""
     with serve_workspace(tmp_path) as served:
-        served.provider.choose = lambda body: Says(text=str(body["messages"][-1]["content"][0]["text"])[:12])
+        served.provider.choose = lambda body: Says(text=re.findall(r"Number \d+", json.dumps(body["messages"]))[-1])
         wrong = []
 
         def talk(number):
             with served.ask_as("alice" if number % 2 else "bob") as client:
                 session = client.post("/api/sessions", json={}).json()["session"]
                 told = client.post("/api/turns", json={"text": f"Number {number:04}", "session": session}).json()
-                if f"Number {number:04}"[:12] not in told.get("reply", ""):
+                if told.get("reply") != f"Number {number:04}":
                     wrong.append(told)
 
         threads = [threading.Thread(target=talk, args=(number,)) for number in range(20)]
