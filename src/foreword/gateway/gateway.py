@@ -34,6 +34,7 @@ from foreword.gateway.sessions import Sessions
 from foreword.gateway.working import Working
 from foreword.gateway.writer import Writer
 from foreword.runtime.ears import Delta
+from foreword.turn import Turn
 from foreword.workspace import Workspace
 
 LONGEST = 1_000_000  # characters of a message; longer ones fit no model
@@ -172,6 +173,11 @@ class Gateway:
             session = await self._writer.do(lambda state: find_named(state, incoming.session, found.lane))
         claimed = Claimed(turn="", session=session, incoming=incoming, attempt=0, place=NOWHERE, received=now)
         return await self._working.foresee(claimed)
+
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn that nobody sends, one at a time with those that are sent."""
+        assert self._working is not None
+        return await self._working.assemble(turn)
 
     async def stop(self, turn: str) -> bool:
         """Stop a turn that runs or waits; return whether there was anything to stop."""

@@ -86,7 +86,7 @@ class Preparing:
         past = await self._writer.do(lambda state: recall_past(state, claimed))
         equipment = await self._equips.equip(claimed)
         turn = make_turn(claimed, equipment, past, self.now())
-        bare = await self._assemble(replace(turn, history=())) if past else await self._assemble(turn)
+        bare = await self.assemble(replace(turn, history=())) if past else await self.assemble(turn)
         trace.context = find_context(bare)
         room, message = find_room(bare), bare.terms.meter.count(incoming.text)
         if message > room:
@@ -97,13 +97,17 @@ class Preparing:
             return Prepared(assembly=bare, history=())
         if fold or is_full(past, message, room):
             past = await self._fold(trace, claimed, past, bare)
-        assembly = await self._assemble(make_turn(claimed, equipment, past, self.now()))
+        assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
         return Prepared(assembly=assembly, history=join(past))
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
         past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
-        return await self._assemble(make_turn(claimed, await self._equips.equip(claimed), past, self.now()))
+        return await self.assemble(make_turn(claimed, await self._equips.equip(claimed), past, self.now()))
+
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn)
 
     def find_change(self, claimed: Claimed) -> str:
         """Say that a person's clearance is not that of their session any more, or nothing."""
@@ -128,9 +132,6 @@ class Preparing:
         """Let go of the thread."""
         self._bench.shutdown()
 
-    async def _assemble(self, turn: Turn) -> Assembly:
-        return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn)
-
     async def _fold(self, trace: Trace, claimed: Claimed, past: Sequence[Row], assembly: Assembly) -> Sequence[Row]:
         """Fold the oldest turns, and tell it."""
         meter, room = assembly.terms.meter, find_room(assembly)
@@ -143,7 +144,7 @@ class Preparing:
             text, by = "", assembly.turn.model
             try:
                 bare = make_order(claimed, assembly, order)
-                text = await self._ask(await self._assemble(bare), step)
+                text = await self._ask(await self.assemble(bare), step)
             except ForewordError as error:
                 step.note(model_failed=type(error).__name__)
             if not text.strip():

@@ -20,6 +20,7 @@ from foreword.runtime.ears import Ears, ListenerFailed
 from foreword.runtime.history import Messages, close, say
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
+from foreword.turn import Turn
 
 STOPPED = "stopped before the end"
 TOO_LATE = "The model could not be reached for a day, so this message stays unanswered. Please send it again."
@@ -101,6 +102,10 @@ class Working:
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble what a turn would begin with."""
         return await self._preparing.foresee(claimed)
+
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn that nobody sends, such as one that stands for what a person may see."""
+        return await self._preparing.assemble(turn)
 
     async def _answer(self, trace: Trace, claimed: Claimed, steps: Steps) -> Ending:
         prepared = await self._preparing.prepare(trace, claimed)

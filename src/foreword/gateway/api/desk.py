@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -18,7 +19,7 @@ from foreword.events.reader import find_reader
 from foreword.frozen import frozen
 from foreword.gateway.api.door import CHANNEL
 from foreword.gateway.api.faults import Fault
-from foreword.gateway.message import Incoming
+from foreword.tools import BUILT_IN
 from foreword.trust import resolve
 from foreword.trust.clearance import bound_of_situation
 from foreword.turn import Turn
@@ -76,20 +77,9 @@ class Desk:
         """Make the reader as whom this person asks the log."""
         return find_reader(self.make_turn(situation), self.find_clearance(situation), self.config)
 
-    async def assemble(
-        self, situation: str | None = None, agent: str | None = None, session: str | None = None, text: str = ""
-    ) -> Assembly:
-        """Assemble what an agent would be told if this person said something now."""
-        return await self.gateway.foresee(
-            Incoming(
-                text=text,
-                user=self.user,
-                channel=CHANNEL,
-                agent=agent or "",
-                situation=self.choose_situation(situation),
-                session=session or "",
-            )
-        )
+    async def assemble(self, situation: str | None = None) -> Assembly:
+        """Assemble the turn that stands for what this person may see now."""
+        return await self.gateway.assemble(replace(self.make_turn(situation), tools=BUILT_IN))
 
     async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Ask the log, in a thread, since it may be long."""

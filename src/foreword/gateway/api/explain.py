@@ -6,7 +6,9 @@ from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 
 from foreword.gateway.api.desk import AtDesk
+from foreword.gateway.api.door import CHANNEL
 from foreword.gateway.api.shapes import LONGEST_TEXT, Asked, Name, Told, answers
+from foreword.gateway.message import Incoming
 
 router = APIRouter(prefix="/api", tags=["explain"])
 
@@ -36,5 +38,13 @@ class Explained(Told):
 @router.post("/explain", operation_id="explain", response_model=Explained, responses=answers())
 async def explain(asked: ExplainRequest, desk: AtDesk) -> dict[str, Any]:
     """Assemble the prompt of a message and explain it; nothing is sent, and nothing above one's clearance is told."""
-    assembly = await desk.assemble(asked.situation, asked.agent, asked.session, asked.text)
+    incoming = Incoming(
+        text=asked.text,
+        user=desk.user,
+        channel=CHANNEL,
+        agent=asked.agent or "",
+        situation=desk.choose_situation(asked.situation),
+        session=asked.session or "",
+    )
+    assembly = await desk.gateway.foresee(incoming)
     return {**assembly.to_dict(), "table": assembly.explain()}
