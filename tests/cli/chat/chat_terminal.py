@@ -17,10 +17,7 @@ from contextlib import contextmanager
 ROWS, COLUMNS = 40, 100
 PATIENCE = 30.0  # seconds after which something that is waited for will not come
 # Its terminal is the one that controls it, so that Ctrl-C is a signal to it.
-RUN = (
-    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    "from foreword.cli import main; sys.exit(main())"
-)
+RUN = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);from foreword.cli import main; sys.exit(main())"
 PIECES = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][AB0]?|(.)", re.DOTALL)
 
 
@@ -62,7 +59,7 @@ class Screen:
 
     def obey(self, order: str, given: str) -> None:
         """Obey the orders that our programs give."""
-        number = int(given.split(";")[0]) if given and given[0].isdigit() else 0
+        number = int(given.split(";", maxsplit=1)[0]) if given and given[0].isdigit() else 0
         match order:
             case "A":
                 self.move(self.row - max(1, number))

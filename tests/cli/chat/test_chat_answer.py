@@ -82,7 +82,9 @@ def test_tools_are_quiet_lines():
 
 def test_taken_back():
     """Words that are taken back are followed by a line that says so."""
-    shown = draw([Words(text="It was"), Anew(), Words(text="Good morning.")], make_reply(State.ANSWERED, "Good morning."))
+    shown = draw(
+        [Words(text="It was"), Anew(), Words(text="Good morning.")], make_reply(State.ANSWERED, "Good morning.")
+    )
     assert shown.index("It was") < shown.index("does not count") < shown.index("Good morning.")
 
 
@@ -104,7 +106,12 @@ def write(deltas, reply: Reply) -> tuple[str, str]:
 
 def test_written():
     """Without a terminal the words are plain text as the model wrote them, and everything else stands beside them."""
-    deltas = [*cut("# One\x1b[31m\n\n**two**"), Calling(name="cost"), Returned(name="cost", done=True), Words(text="three")]
+    deltas = [
+        *cut("# One\x1b[31m\n\n**two**"),
+        Calling(name="cost"),
+        Returned(name="cost", done=True),
+        Words(text="three"),
+    ]
     out, aside = write(deltas, make_reply(State.ANSWERED, "three"))
     assert out == "# One�[31m\n\n**two**\nthree\n"
     assert aside == "· cost …\n"

@@ -50,7 +50,16 @@ def test_clearance(once, provider):
     """What the commands show is what the clearance of the conversation may know: of more they give no hint."""
     once("Remember this.")
     shown = ""
-    for command in ("/context", "/why menu", "/why private", "/memory", "/memory secret", "/cost", "/sessions", "/tasks"):
+    for command in (
+        "/context",
+        "/why menu",
+        "/why private",
+        "/memory",
+        "/memory secret",
+        "/cost",
+        "/sessions",
+        "/tasks",
+    ):
         run = once("--situation", "group", "--user", "bob", command)
         shown += run.out + run.err
     assert not {"NOTES", "NOTES.md", "withheld", "inner", "full", "alice"} & set(re.findall(r"[\w.]+", shown))
@@ -90,7 +99,7 @@ def test_sessions(once, provider):
     assert "there is no such session" in once("--user", "bob", f"/resume {listed[0].split()[0]}").err
 
 
-def test_reload(once, folder):
+def test_reload(once):
     """/reload has nothing to say where nothing changed."""
     assert once("/reload").out == "nothing has changed\n"
 

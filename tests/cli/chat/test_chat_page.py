@@ -65,7 +65,9 @@ def test_very_long():
     assert "**a**" in read("**a** " * (LONGEST // 6 + 1))
 
 
-@given(st.lists(st.sampled_from(["# One\n\n", "two\nlines\n\n", "- a\n- b\n\n", "```\ncode\n\nmore\n```\n\n", "> q\n\n"])))
+@given(
+    st.lists(st.sampled_from(["# One\n\n", "two\nlines\n\n", "- a\n- b\n\n", "```\ncode\n\nmore\n```\n\n", "> q\n\n"]))
+)
 def test_split(blocks):
     """A text that grows is split between blocks, and joined it is what it was."""
     text = "".join(blocks)

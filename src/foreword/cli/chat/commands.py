@@ -20,10 +20,20 @@ async def show_help(_: Talk, __: str) -> str:
 COMMANDS: Mapping[str, Slash] = {
     one.name: one
     for one in (
-        Slash(name="context", arguments="[last]", about="what the agent would be told next, or was told last", run=show_context),
+        Slash(
+            name="context",
+            arguments="[last]",
+            about="what the agent would be told next, or was told last",
+            run=show_context,
+        ),
         Slash(name="why", arguments="[SLOT]", about="why a slot is as it is, or what the last turn did", run=show_why),
         Slash(name="cost", about="what this session and today cost", run=show_cost),
-        Slash(name="memory", arguments="[WORDS]", about="what is remembered, or what is remembered about something", run=show_memory),
+        Slash(
+            name="memory",
+            arguments="[WORDS]",
+            about="what is remembered, or what is remembered about something",
+            run=show_memory,
+        ),
         Slash(name="tasks", about="the tasks of this session", run=show_tasks),
         Slash(
             name="plan",

@@ -1,4 +1,4 @@
-"""Commands that look: at the turn, its reasons, its cost, and what is remembered, each within the session's clearance."""
+"""Commands that look at the turn, its reasons, its cost, memory and tasks, within the clearance of the session."""
 
 from typing import TYPE_CHECKING
 
@@ -120,7 +120,9 @@ async def show_memory(talk: Talk, rest: str) -> str:
     assembly = talk.look()
     name = "memory_search" if rest else "memory_list"
     if name not in assembly.terms.tools:
-        raise InputError(f"{assembly.turn.user or 'nobody'} is {assembly.clearance.level} here, and has no memory to ask")
+        raise InputError(
+            f"{assembly.turn.user or 'nobody'} is {assembly.clearance.level} here, and has no memory to ask"
+        )
     answer = talk.gateway.workspace.call(assembly, name, {"query": rest} if rest else {})
     tell_answer(Trace(talk.gateway.listeners.recorder, find_context(assembly)), name, answer)
     print_text(clean(answer.text))
