@@ -15,12 +15,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import datetime
 
+from foreword.assembly import Assembly
 from foreword.errors import ForewordError, InputError
-from foreword.events.event import EventType
+from foreword.events.event import NOWHERE, EventType
 from foreword.events.listening import Listeners
 from foreword.events.trace import Timepiece, Trace
 from foreword.frozen import frozen
-from foreword.gateway.admission import admit
+from foreword.gateway.admission import admit, find_named
 from foreword.gateway.belonging import find_context
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
@@ -28,6 +29,7 @@ from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.replies import find_reply
 from foreword.gateway.running import Running
+from foreword.gateway.session import Session
 from foreword.gateway.sessions import Sessions
 from foreword.gateway.working import Working
 from foreword.gateway.writer import Writer
@@ -159,6 +161,17 @@ class Gateway:
     async def find(self, turn: str) -> Reply | None:
         """Find what came of a turn so far."""
         return self._aside.get(turn) or await self._writer.do(lambda state: find_reply(state, turn))
+
+    async def foresee(self, incoming: Incoming) -> Assembly:
+        """Assemble what an agent would be told with a message; nothing is sent, kept or begun."""
+        assert self._working is not None
+        self.workspace.refresh()
+        found, now = find_lane(incoming, self.workspace.config), self._clock()
+        session = Session(id="", lane=found.lane, situation=incoming.situation, created=now, used=now)
+        if incoming.session:
+            session = await self._writer.do(lambda state: find_named(state, incoming.session, found.lane))
+        claimed = Claimed(turn="", session=session, incoming=incoming, attempt=0, place=NOWHERE, received=now)
+        return await self._working.foresee(claimed)
 
     async def stop(self, turn: str) -> bool:
         """Stop a turn that runs or waits; return whether there was anything to stop."""

@@ -100,6 +100,11 @@ class Preparing:
         assembly = await self._assemble(make_turn(claimed, equipment, past, self.now()))
         return Prepared(assembly=assembly, history=join(past))
 
+    async def foresee(self, claimed: Claimed) -> Assembly:
+        """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
+        past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
+        return await self._assemble(make_turn(claimed, await self._equips.equip(claimed), past, self.now()))
+
     def find_change(self, claimed: Claimed) -> str:
         """Say that a person's clearance is not that of their session any more, or nothing."""
         incoming = claimed.incoming

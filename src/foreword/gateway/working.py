@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol
 
+from foreword.assembly import Assembly
 from foreword.errors import BudgetError, InputError
 from foreword.events.event import EventType, Level, Usage
 from foreword.events.trace import Trace, describe_error
@@ -96,6 +97,10 @@ class Working:
             told = str(error) if isinstance(error, InputError | BudgetError) else BROKEN
             ending = self._end(claimed, State.FAILED, told, steps.close("the turn failed"))
         return await self._write(trace, claimed, ending)
+
+    async def foresee(self, claimed: Claimed) -> Assembly:
+        """Assemble what a turn would begin with."""
+        return await self._preparing.foresee(claimed)
 
     async def _answer(self, trace: Trace, claimed: Claimed, steps: Steps) -> Ending:
         prepared = await self._preparing.prepare(trace, claimed)

@@ -1,8 +1,8 @@
 """A connection to a server of tools: opened when it is first needed, and again after it was lost."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +163,8 @@ class Connection:
             env = {**inherited, **fill_in(server.env, self._environ)}
             self._child = Child(server.command, env, self._times.ending)
             return self._child.open()
+        from foreword.runtime.address import open_address
+
         return open_address(server.url, fill_in(server.headers, self._environ))
 
     def _describe(self, error: BaseException) -> ServerError:
@@ -177,20 +179,6 @@ class Connection:
             return ServerError("it cannot be reached", told)
         reason = child.fault or ("it gave no answer that can be used" if child.is_alive else "it is not running")
         return ServerError(reason, "; ".join(filter(None, (told, child.explain()))))
-
-
-@asynccontextmanager
-async def open_address(url: str, headers: Mapping[str, str]) -> "AsyncIterator[TransportStreams]":
-    """Open a connection to an address."""
-    import httpx2
-    from mcp.client.streamable_http import streamable_http_client
-
-    limits = httpx2.Timeout(30.0, read=300.0)
-    async with (
-        httpx2.AsyncClient(headers=dict(headers), timeout=limits) as client,
-        streamable_http_client(url, http_client=client) as streams,
-    ):
-        yield streams
 
 
 def is_closed(error: Exception) -> bool:
