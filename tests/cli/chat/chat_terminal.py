@@ -59,7 +59,7 @@ class Screen:
 
     def obey(self, order: str, given: str) -> None:
         """Obey the orders that our programs give."""
-        number = int(given.split(";")[0]) if given and given[0].isdigit() else 0
+        number = int(given.split(";", maxsplit=1)[0]) if given and given[0].isdigit() else 0
         match order:
             case "A":
                 self.move(self.row - max(1, number))

@@ -99,7 +99,7 @@ def test_sessions(once, provider):
     assert "there is no such session" in once("--user", "bob", f"/resume {listed[0].split()[0]}").err
 
 
-def test_reload(once, folder):
+def test_reload(once):
     """/reload has nothing to say where nothing changed."""
     assert once("/reload").out == "nothing has changed\n"
 

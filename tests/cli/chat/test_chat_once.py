@@ -82,6 +82,7 @@ def test_command(once, provider):
         (["--project", "nowhere", "x"], b"", "is no folder"),
         (["--model", "nonsense", "x"], b"", "names no model"),
         ([], b"x\x00y", "NUL"),
+        (["--json", "/cost"], b"", "prints no reply"),
     ],
 )
 def test_bad_input(once, words, piped, said):
@@ -93,9 +94,45 @@ def test_bad_input(once, words, piped, said):
 
 def test_strangers(once, provider):
     """Who is not known speaks as a stranger, and nothing is told that is not public."""
-    assert once("--user", "mallory", "Hello").code == 0
+    run = once("--user", "mallory", "Hello")
+    assert (run.code, run.out) == (0, "Yes.\n")
+    assert "warning" in run.err
     assert "A secret" not in provider.requests[-1].raw.decode()
     assert "You are calm" not in provider.requests[-1].raw.decode()
+
+
+def test_nobody_to_ask(once, provider, folder):
+    """Where nobody can be asked, nothing is changed: what is piped in may have been written by anybody."""
+    (folder / "notes").mkdir()
+    text = (folder / "foreword.yaml").read_text(encoding="utf-8")
+    text = text.replace('claude-sonnet-5"', 'claude-sonnet-5", directories: [notes]')
+    (folder / "foreword.yaml").write_text(text, encoding="utf-8")
+    call = Called(name="write_file", arguments={"path": "notes/tea.md", "text": "Green."})
+    provider.follow(Says(calls=(call,)), Says(text="I could not."))
+    run = once("Note the tea.")
+    assert (run.code, run.out) == (0, "I could not.\n")
+    assert "not allowed, since nobody can be asked here: write_file" in run.err
+    assert not (folder / "notes" / "tea.md").exists()
+
+
+def test_a_key_in_a_file(once, provider, folder, monkeypatch):
+    """A key may stand in the .env of the workspace, and a wrong line there is named."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    (folder / ".env").write_text("ANTHROPIC_API_KEY=of-the-file\n", encoding="utf-8")
+    assert once("Hello").out == "Yes.\n"
+    headers = {name.lower(): value for name, value in provider.requests[0].headers.items()}
+    assert headers["x-api-key"] == "of-the-file"
+    (folder / ".env").write_text("nonsense\n", encoding="utf-8")
+    run = once("Hello")
+    assert (run.code, run.out) == (2, "")
+    assert ".env:1: this line is not NAME=value" in run.err
+
+
+def test_no_key(once, monkeypatch):
+    """Without any key the embedded model is chosen, and the chat says why."""
+    pytest.importorskip("xllamacpp")
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    assert once("/model").out.startswith("local:smollm2 (no key is set for anthropic")
 
 
 def test_interrupt(provider, environ, folder):

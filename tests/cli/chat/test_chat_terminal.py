@@ -19,7 +19,7 @@ def test_a_conversation(chat, provider, folder):
     terminal.see("a new conversation")
     terminal.send("What is on today?")
     terminal.see("There is choir.")
-    assert ["I look.", "· memory_search …", "There is choir."] == read_after(terminal, "Today")
+    assert read_after(terminal, "Today") == ["I look.", "· memory_search …", "There is choir."]
     terminal.wait_for_prompt()
     terminal.type("one\x1b\rtwo")  # Alt-Enter begins a new line
     terminal.see("  two")
@@ -126,3 +126,27 @@ def check_harmless(terminal) -> None:
     assert "[bold]x[/bold]" in terminal.screen.text
     for order in ("\x1b]0;", "\x1b[2J", "\x9b", "\u202e"):
         assert order not in terminal.raw
+
+
+WRITE = Called(name="write_file", arguments={"path": "notes/tea.md", "text": "Green.\n"})
+
+
+def test_asking(chat, provider, folder):
+    """What changes something is asked about first; only a yes allows it."""
+    (folder / "notes").mkdir()
+    text = (folder / "foreword.yaml").read_text(encoding="utf-8")
+    text = text.replace('claude-sonnet-5"', 'claude-sonnet-5", directories: [notes]')
+    (folder / "foreword.yaml").write_text(text, encoding="utf-8")
+    provider.follow(Says(calls=(WRITE,)), Says(text="I could not."), Says(calls=(WRITE,)), Says(text="I did."))
+    terminal = chat()
+    terminal.send("Note the tea.")
+    terminal.see("May this be done? [y/N]")
+    assert "Green." in terminal.screen.text
+    terminal.type("\r")
+    terminal.see("I could not.")
+    assert not (folder / "notes" / "tea.md").exists()
+    terminal.send("Do it.")
+    terminal.wait(lambda: terminal.screen.text.count("May this be done? [y/N]") == 2)
+    terminal.type("y\r")
+    terminal.see("I did.")
+    assert (folder / "notes" / "tea.md").read_text(encoding="utf-8") == "Green.\n"

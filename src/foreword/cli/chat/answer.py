@@ -16,6 +16,7 @@ from foreword.gateway.message import Reply, State
 from foreword.runtime.ears import Anew, Calling, Delta, Returned, Words
 
 TICK = 0.1  # seconds between two pictures of an answer that grows
+BEHIND = "Your message is kept, and will be answered after the one before it."
 ANEW = "the model is asked again; what it had begun to say does not count"
 
 
@@ -186,7 +187,9 @@ class Drawn:
 
 def tell_end(reply: Reply) -> str:
     """Tell why there is no answer."""
-    return "stopped" if reply.state is State.STOPPED else clean(reply.text) or str(reply.state)
+    if reply.state is State.STOPPED:
+        return "stopped"
+    return clean(reply.text) or BEHIND
 
 
 def tell(delta: Delta) -> str:

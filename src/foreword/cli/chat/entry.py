@@ -41,8 +41,8 @@ COMMAND = Command(
     summary="talk with an agent in the terminal",
     description="Talk with an agent: answers are drawn as they come, Ctrl-C stops one, and /help lists what can be "
     "asked about the conversation itself. The last session goes on unless a new one is begun. With a message, or with "
-    "one on stdin, the answer is printed and the command ends: with 0 if it was answered, with 1 if not. With --json it "
-    "is printed with its tokens and cost.",
+    "one on stdin, the answer is printed and the command ends: with 0 if it was answered, with 1 if not. With --json "
+    "it is printed with its tokens and cost.",
     examples=(
         "foreword chat",
         'foreword chat "What is on this week?"',

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from foreword.cli.chat.clean import clean_line
 from foreword.cli.chat.talk import Talk
-from foreword.cli.output import count, warn
+from foreword.cli.output import count
 from foreword.events.line import show_time
 from foreword.gateway.past import Kind
 
@@ -13,9 +12,6 @@ SHORT = 8  # digits of an id that are shown
 
 async def greet(talk: Talk) -> None:
     """Say who is there and where the conversation goes on."""
-    found = talk.found
-    for warning in found.clearance.warnings:
-        warn(clean_line(warning))
     talk.note(" · ".join(introduce(talk)))
     talk.note(await tell_session(talk))
 

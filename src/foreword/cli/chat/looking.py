@@ -1,4 +1,4 @@
-"""Commands that look: at the turn, its reasons, its cost, and what is remembered, each within the session's clearance."""
+"""Commands that look at the turn, its reasons, its cost, memory and tasks, within the clearance of the session."""
 
 from typing import TYPE_CHECKING
 

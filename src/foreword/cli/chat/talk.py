@@ -114,8 +114,10 @@ class Talk:
         task.add_done_callback(self._late.discard)
 
     async def _await(self, turn: str) -> None:
-        while (reply := await self.gateway.find(turn)) and not reply.state.ended:
+        reply = await self.gateway.find(turn)
+        while reply and not reply.state.ended:
             await asyncio.sleep(LATER)
+            reply = await self.gateway.find(turn)
         if reply and reply.state is State.ANSWERED:
             self.console.print(Page(reply.text))
         elif reply:

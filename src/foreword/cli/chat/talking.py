@@ -14,7 +14,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
 
 from foreword.cli.chat.answer import Answer, Unheard, open_answer
-from foreword.cli.chat.clean import clean
+from foreword.cli.chat.clean import clean, clean_line
 from foreword.cli.chat.commands import COMMANDS
 from foreword.cli.chat.greeting import greet
 from foreword.cli.chat.keyboard import forget_typed, quiet_keys
@@ -23,12 +23,12 @@ from foreword.cli.chat.slash import Typed, choose, read_typed
 from foreword.cli.chat.steering import note_slots
 from foreword.cli.chat.talk import Seat, Talk
 from foreword.cli.main import describe, is_utf8
-from foreword.cli.output import complain, make_plain, print_json
+from foreword.cli.output import complain, make_plain, print_json, warn
 from foreword.cli.place import find_environ, open_here
 from foreword.cli.turns import find_project
 from foreword.errors import ForewordError, InputError
-from foreword.gateway.opening import open_gateway
 from foreword.gateway.message import Incoming, Reply, State
+from foreword.gateway.opening import open_gateway
 from foreword.workspace import STATE, Workspace
 
 FAILED = 1
@@ -40,7 +40,9 @@ def talk(args: Namespace) -> int:
     """Talk in the way that the arguments and the terminal ask for."""
     message = find_message(args)
     if args.json and message is None:
-        raise InputError("--json prints one answer; give a message, as an argument or on stdin")
+        raise InputError("--json prints one reply; give a message, as an argument or on stdin")
+    if args.json and isinstance(read_typed(message or ""), Typed):
+        raise InputError(f"--json prints one reply, and {message} prints no reply")
     with open_here(args) as workspace:
         try:
             return asyncio.run(converse(args, workspace, message))
@@ -81,6 +83,8 @@ async def converse(args: Namespace, workspace: Workspace, message: str | None) -
     ask = ask_person if sys.stdin.isatty() else ask_nobody
     async with open_gateway(workspace, environ) as gateway:
         talk = Talk(gateway, place, environ, Seat(console=console, screen=screen, ask=ask))
+        for warning in talk.found.clearance.warnings:
+            warn(clean_line(warning))
         await choose_session(talk, args)
         if message is not None:
             return await answer_once(talk, message, json=args.json)
