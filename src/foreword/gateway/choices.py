@@ -19,7 +19,7 @@ class Choices:
         self._opened: set[str] = set()
 
     async def choose(self, agent: str, chosen: str = "") -> str:
-        """Choose the model of an agent, unless another was chosen for its session; without any key, the embedded one."""
+        """Choose the model of an agent or of its session; where no key is set at all, the embedded one."""
         config = self._workspace.config
         model = choose_model(chosen or config.agents[agent].model, config, self._environ).model
         if model not in self._opened:

@@ -19,6 +19,7 @@ from foreword.assembly import Assembly
 from foreword.errors import ForewordError
 from foreword.events.event import NOWHERE, EventType, Level
 from foreword.events.listening import Listeners
+from foreword.events.reloads import Reloads
 from foreword.events.trace import Timepiece, Trace
 from foreword.frozen import frozen
 from foreword.gateway.admission import admit, find_named
@@ -88,6 +89,7 @@ class Gateway:
         self._clock = clock
         self._rhythm = rhythm
         self._timepiece = Timepiece(now=clock)
+        self._reloads = Reloads(workspace, listeners.recorder, self._timepiece)
         self._working: Working | None = None
         self._known: dict[str, Running] = {}
         self._accepting: set[asyncio.Task[Accepted]] = set()
@@ -104,7 +106,7 @@ class Gateway:
         check(incoming)
         if self._closing:
             raise Closing("this gateway is about to end; write again in a moment")
-        self.workspace.refresh()
+        self._reloads.look()
         found = find_lane(incoming, self.workspace.config)
         # Who goes away meanwhile leaves no message behind that is kept and that nobody works on.
         task = asyncio.create_task(self._accept(incoming, found))
@@ -273,6 +275,7 @@ class Gateway:
             self._wake.clear()
             if self._closing:
                 return
+            self._reloads.look()
             room = self._rhythm.most - len(self._known)
             with suppress(sqlite3.Error):  # a disk that is full or busy now is looked at again
                 for claimed in await self._inbox.claim(max(1, room)):
