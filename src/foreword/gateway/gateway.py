@@ -13,6 +13,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from foreword.assembly import Assembly
@@ -22,7 +23,7 @@ from foreword.events.listening import Listeners
 from foreword.events.reloads import Reloads
 from foreword.events.trace import Timepiece, Trace
 from foreword.frozen import frozen
-from foreword.gateway.admission import admit, find_named
+from foreword.gateway.admission import admit, find_named, summarise_before
 from foreword.gateway.belonging import find_context
 from foreword.gateway.checking import check
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
@@ -138,6 +139,7 @@ class Gateway:
             if admitted.new:
                 received.tell(EventType.SESSION_CREATED)
             running = self._known[trace.id] = Running(session.id)
+            incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
             arrival = Arrival(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
             try:
                 got = await self._inbox.add(arrival)

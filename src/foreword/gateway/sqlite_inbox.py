@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from foreword.events.event import Place, Usage
-from foreword.gateway.admission import ROUGHLY, find_repeated, summarise_before, write_key
+from foreword.gateway.admission import ROUGHLY, find_repeated, write_key
 from foreword.gateway.beginning import extend
 from foreword.gateway.inbox import Arrival, Claimed, Ending, LeaseLost, Spent
 from foreword.gateway.message import Accepted, State
@@ -271,7 +271,7 @@ def get_claimed(state: sqlite3.Connection, identifier: str) -> Claimed:
 
 def find_beginning(claimed: Claimed, reply: str) -> str | None:
     """Hash the conversation up to the end of a turn, as a client that keeps no session will repeat it."""
-    before = summarise_before(claimed.incoming.before)
+    before = claimed.incoming.beginning
     if before is None:
         return None
     asked = extend(before, Message(role="user", text=claimed.incoming.text))
