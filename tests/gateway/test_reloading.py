@@ -5,6 +5,7 @@ import asyncio
 from house import CONFIG, open_house, say
 
 from foreword.events.event import EventType
+from foreword.gateway.message import State
 from foreword.testing import Heard, Says
 
 
@@ -27,3 +28,19 @@ def test_told(tmp_path, stand_in):
     told = [event for event in heard.events if event.type is EventType.CONFIG_RELOADED]
     assert [event.facts for event in told] == [{"changed": "users"}]
     assert reply.text == "Yes."
+
+
+def test_an_edited_budget(tmp_path, stand_in):
+    """A budget that is written while the gateway runs holds for the next turn."""
+
+    async def run():
+        stand_in.choose = lambda _: Says(text="Yes.")
+        async with open_house(tmp_path, stand_in) as gateway:
+            before = await say(gateway, "before")
+            (tmp_path / "foreword.yaml").write_text(f"{CONFIG}budgets: {{daily_usd: 0.000001}}\n")
+            while gateway.workspace.config.budgets.daily_usd is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            return before, await say(gateway, "after")
+
+    before, after = asyncio.run(run())
+    assert (before.state, after.state) == (State.ANSWERED, State.REFUSED)

@@ -107,7 +107,7 @@ class Gateway:
         check(incoming)
         if self._closing:
             raise Closing("this gateway is about to end; write again in a moment")
-        self._reloads.look()
+        self._look_at_config()
         found = find_lane(incoming, self.workspace.config)
         # Who goes away meanwhile leaves no message behind that is kept and that nobody works on.
         task = asyncio.create_task(self._accept(incoming, found))
@@ -156,6 +156,12 @@ class Gateway:
                 if (await self._find(trace.id)).state is State.QUEUED:
                     self._end(trace.id, running)
         return Accepted(turn=trace.id, session=session.id)
+
+    def _look_at_config(self) -> None:
+        """See what changed in the workspace, tell it, and hold the budgets to it."""
+        self._reloads.look()
+        if self.listeners.purse:
+            self.listeners.purse.follow(self.workspace.config)
 
     async def hear(self, turn: str) -> AsyncIterator[Delta]:
         """Hear a turn: what it said so far, then each piece, until it has ended or is left for later."""
@@ -277,7 +283,7 @@ class Gateway:
             self._wake.clear()
             if self._closing:
                 return
-            self._reloads.look()
+            self._look_at_config()
             room = self._rhythm.most - len(self._known)
             with suppress(sqlite3.Error):  # a disk that is full or busy now is looked at again
                 for claimed in await self._inbox.claim(max(1, room)):
