@@ -26,6 +26,14 @@ class Tool:
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     trust: Trust = Trust.FULL
     kind: str = ""
+    changes: bool = False
+    """Whether it changes the world; then a person is asked first where the channel can, and it is begun once."""
+    confirm: bool = True
+    """Whether a person is asked, where it changes something; not if the owner has said yes for good."""
+    seconds: float | None = None
+    """How long it may take, where that is not the usual time."""
+    reaches: Trust = Trust.FULL
+    """The least clearance that can read what it writes; a turn above that needs the yes of a person."""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from foreword.assemble import assemble
+from foreword.assemble import assemble, decide
 from foreword.assembly import Assembly
 from foreword.blueprint import Blueprint
 from foreword.blueprint import load as load_blueprint
@@ -23,9 +23,27 @@ from foreword.sources.document import Trouble
 from foreword.sources.ground import Ground
 from foreword.sources.passage import Passage
 from foreword.sources.wording import judge_wording
+from foreword.store.reader import StateReader
 from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
-from foreword.tools import BUILT_IN, INTROSPECTION, REMEMBERING, Answer, Reading, Remembering, call
+from foreword.tools import (
+    BUILT_IN,
+    FILES,
+    INSTRUCTING,
+    INTROSPECTION,
+    REMEMBERING,
+    SKILLS,
+    TASKS,
+    Answer,
+    Instructing,
+    Reading,
+    Remembering,
+    TaskKeeping,
+    call,
+)
+from foreword.tools.instructing import INSTRUCTED
+from foreword.tools.skills import read_skill
+from foreword.trust import has_company
 from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Trust, Vocabulary
 
@@ -53,11 +71,21 @@ class Workspace:
         self.files = Files(path)
         self.fault: InputError | None = None
         self._clock = clock
-        self._shelf = CountShelf(os.path.join(self.files.root, STATE))
+        self.state = os.path.join(self.files.root, STATE)
+        self._shelf = CountShelf(self.state)
+        self._kept = StateReader(self.state)
         self._counters: dict[Vocabulary, Counter] = {}
         self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
         self._memory: tuple[Config, Memory] | None = None
         self._generation = self.files.generation
+        self._runs = (
+            (REMEMBERING, self._remember),
+            (SKILLS, self._open_skill),
+            (FILES, self._file),
+            (INTROSPECTION, self._inquire),
+            (INSTRUCTING, self._instruct),
+            (TASKS, self._keep_tasks),
+        )
         self._text = self._read_config()
         self.ground = self._lay_ground(self._load(self._text), self._text)
 
@@ -80,14 +108,34 @@ class Workspace:
 
     def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         """Run one of the built-in tools that a prompt names, at the clearance of its turn."""
-        if name in REMEMBERING:
-            return Remembering(assembly, self.ground, self.memory).call(name, arguments)
-        if name in INTROSPECTION:
-            from foreword.tools.inquiry import Inquiry
+        run = next((run for tools, run in self._runs if name in tools), self._read)
+        return run(assembly, name, arguments)
 
-            state = os.path.join(self.files.root, STATE)
-            return Inquiry(assembly, self.ground, self.memory, state).call(name, arguments)
+    def _read(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         return call(assembly, self.ground, name, arguments)
+
+    def _remember(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        kept = self.find_instructions(assembly.turn)
+        return Remembering(assembly, self.ground, self.memory, kept).call(name, arguments)
+
+    def _open_skill(self, assembly: Assembly, _: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        return read_skill(assembly, self.ground, arguments)
+
+    def _file(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        from foreword.tools.filing import Filing
+
+        return Filing(assembly, self.ground).call(name, arguments)
+
+    def _inquire(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        from foreword.tools.inquiry import Inquiry
+
+        return Inquiry(assembly, self.ground, self.memory, self.state).call(name, arguments)
+
+    def _instruct(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        return Instructing(assembly, self.state).call(name, arguments)
+
+    def _keep_tasks(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        return TaskKeeping(assembly, self.state).call(name, arguments)
 
     @property
     def memory(self) -> Memory:
@@ -95,22 +143,22 @@ class Workspace:
         if self._memory is None or self._memory[0] is not self.config:
             if self._memory:
                 self._memory[1].close()
-            state = os.path.join(self.files.root, STATE)
-            self._memory = (self.config, Memory(self.files, self.config, state, self._clock))
+            self._memory = (self.config, Memory(self.files, self.config, self.state, self._clock))
         return self._memory[1]
 
     def complete(self, turn: Turn, ground: Ground) -> Turn:
-        """Fill in what the caller left open: the first agent, its model, the built-in tools, and the time."""
+        """Fill in what the caller left open: agent, model, instructions, the built-in tools, and the time."""
         agents = ground.config.agents
         agent = turn.agent or next(iter(agents))
         if agent not in agents:
             raise UnknownName("agent", agent, agents)
         model = turn.model or agents[agent].model
+        instructions = turn.instructions or self._recall_instructions(turn, agent, ground)
         named = turn.agent and turn.model == model and turn.mode and turn.mode is not Mode.NONE
         facts = ground.measure(model).facts
         mode = turn.mode or choose_mode(facts)
         tools = find_tools(turn.tools, mode, facts)
-        if named and turn.now and tools is turn.tools:
+        if named and turn.now and tools is turn.tools and instructions == turn.instructions:
             return turn
         return replace(
             turn,
@@ -118,8 +166,23 @@ class Workspace:
             model=model,
             mode=mode,
             now=turn.now or self._clock(),
+            instructions=instructions,
             tools=tools,
         )
+
+    def find_instructions(self, turn: Turn) -> str | None:
+        """Find the standing instructions that the store has for the person of a complete turn, where nobody else reads.
+
+        None says that there never were any.
+        """
+        alone = turn.user and not has_company(turn)
+        return self._kept.find_instructions(turn.user, turn.agent) if alone else None
+
+    def _recall_instructions(self, turn: Turn, agent: str, ground: Ground) -> str:
+        """Recall a person's instructions, unless the clearance is too low for them: then they are not even opened."""
+        if not turn.user or has_company(turn) or decide(turn, ground).level < INSTRUCTED:
+            return ""
+        return self._kept.find_instructions(turn.user, agent) or ""
 
     def blueprint(self, name: str) -> Blueprint:
         """Return a blueprint: the workspace's own of this name, else the shipped one; a broken edit changes nothing."""
@@ -174,6 +237,7 @@ class Workspace:
             counter.save()
         if self._memory:
             self._memory[1].close()
+        self._kept.close()
 
     def __enter__(self) -> Self:
         return self
@@ -199,6 +263,7 @@ class Workspace:
             files=self.files,
             measure=measure,
             hooks=find_hooks(config.prompt.hooks, text),
+            characters=self._kept.find_character,
             memories=self if config.memory.recall else None,
         )
 

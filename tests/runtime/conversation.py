@@ -84,6 +84,9 @@ class Conversation:
         self.steps = []
         self.assembly = None
         self.silence = 5.0
+        self.begun = set()
+        self.asked = []
+        self.allows = None
 
     async def sleep(self, seconds):
         """Note a wait, and do not wait."""
@@ -96,6 +99,17 @@ class Conversation:
     async def note_step(self, messages):
         """Keep a step."""
         self.steps.append(messages)
+
+    async def note_begun(self, call, name):
+        """Keep that a call has begun; say whether that is new."""
+        known = (call, name) in self.begun
+        self.begun.add((call, name))
+        return not known
+
+    async def decide(self, asking):
+        """Keep what a person was asked, and answer as they do."""
+        self.asked.append(asking)
+        return self.allows
 
     def assemble(self, message, **facts):
         """Assemble a turn after the history so far."""
@@ -113,7 +127,7 @@ class Conversation:
         loop = Loop(self.workspace, models, self.listeners, **{"retrying": retrying, **self.options})
         self.assembly = self.assemble(message, **facts)
         trace = Trace(self.listeners.recorder, find_context(self.assembly))
-        ears = Ears(delta=self.note_delta, step=self.note_step)
+        ears = Ears(delta=self.note_delta, step=self.note_step, ask=self.decide, begin=self.note_begun)
         try:
             with trace.step(EventType.MESSAGE_RECEIVED, length=len(message)) as received:
                 work = Work(assembly=self.assembly, history=self.history, taken=taken)

@@ -13,13 +13,13 @@ from foreword.store.open import (
     BUDGETS,
     FILE,
     REPLACED,
-    StoreError,
     identify,
     open_budgets,
     open_events,
     put_aside,
     read_events,
 )
+from foreword.store.schema import StoreError
 
 NAMES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
@@ -136,7 +136,8 @@ def test_upgrade_without_alembic(tmp_path):
     connection.close()
     code = (
         "import sys; sys.modules['alembic'] = None\n"
-        "from foreword.store.open import StoreError, open_events\n"
+        "from foreword.store.open import open_events\n"
+        "from foreword.store.schema import StoreError\n"
         "try: open_events(sys.argv[1])\n"
         "except StoreError as error: print(error)\n"
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Literal
 
 from foreword.frozen import frozen
 from foreword.words import Trust, Vocabulary
@@ -34,6 +35,40 @@ class Responsibility:
 
 
 @frozen(eq=True)
+class Directory:
+    """A folder that an agent may work in."""
+
+    path: str
+    """The folder; a relative one lies in the workspace."""
+    trust: Trust = Trust.INNER
+    """The least clearance that may read in it."""
+
+
+@frozen(eq=True)
+class Server:
+    """An MCP server that gives an agent tools: a command to start, or an address."""
+
+    command: tuple[str, ...] = ()
+    """The program to start and its arguments; it speaks over its standard input and output."""
+    url: str = ""
+    """The address of a server that is running elsewhere, instead of a command."""
+    name: str = ""
+    """What its tools begin with; else the last word of its command, or its host."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables for its process; `$NAME` stands for one of the environment or of .env."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers for its address; `$NAME` stands for a variable, as with env."""
+    trust: Trust = Trust.FULL
+    """The least clearance that may know of its tools and its words."""
+    confirm: Literal["always", "changes", "never"] = "always"
+    """When a person is asked first: always, for tools it does not call read-only, or never."""
+    tools: tuple[str, ...] = ()
+    """The tools to take, by the server's own names; all of them if left out."""
+    seconds: float = 60.0
+    """How long a call may take."""
+
+
+@frozen(eq=True)
 class Agent:
     """One agent of the workspace."""
 
@@ -51,8 +86,16 @@ class Agent:
     """What it has taken on, each under a title."""
     role: str = ""
     """Who it is and how it works in one text, as older configurations have it."""
-    directories: tuple[str, ...] = ()
-    """Folders it may work in, beside its workspace."""
+    directories: tuple[Directory | str, ...] = ()
+    """Folders it may work in: paths, or mappings with a trust of their own."""
+
+    mcp: tuple[Server, ...] = ()
+    """MCP servers whose tools it has."""
+
+    @property
+    def folders(self) -> tuple[Directory, ...]:
+        """The directories, each with its trust."""
+        return tuple(Directory(path=one) if isinstance(one, str) else one for one in self.directories)
 
 
 @frozen(eq=True)
@@ -209,6 +252,22 @@ class Events:
     """The address of an OpenTelemetry collector to send spans to; unless it is set, nothing leaves the machine."""
 
 
+@frozen(eq=True)
+class HttpServer:
+    """Where the HTTP API listens, and how much it takes."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; one that others can reach needs `public`."""
+    port: int = 8707
+    """The port; 0 takes one that is free."""
+    public: bool = False
+    """Whether an address that others can reach is meant to be one."""
+    hosts: tuple[str, ...] = ()
+    """Names under which it is reached, beside the loopback and the address itself; requests for others are refused."""
+    rate: int = 600
+    """Requests that one person may make in a minute."""
+
+
 SITUATIONS = {
     "dm": Situation(ceiling=Trust.FULL),
     "group": Situation(ceiling=Trust.FAMILIAR),
@@ -249,3 +308,5 @@ class Config:
     """What may be spent on models."""
     events: Events = field(default_factory=Events)
     """The event log."""
+    server: HttpServer = field(default_factory=HttpServer)
+    """The HTTP API."""

@@ -15,7 +15,8 @@ from foreword.events.row import read_amount
 from foreword.frozen import frozen
 from foreword.money import show_usd
 from foreword.sources.clock import find_zone
-from foreword.store.open import BUDGETS, Opened, StoreError, identify, open_budgets
+from foreword.store.open import BUDGETS, Opened, identify, open_budgets
+from foreword.store.schema import StoreError
 
 WARNING = 0.8  # the share of a limit at which people are warned, once in its period
 ABANDONED = timedelta(days=1)  # after which what a dead process reserved no longer counts

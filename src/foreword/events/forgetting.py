@@ -10,7 +10,8 @@ from typing import Any
 
 from foreword.events.prompts import writing
 from foreword.frozen import frozen
-from foreword.store.open import FILE, StoreError, open_events
+from foreword.store.open import FILE, open_events
+from foreword.store.schema import StoreError
 
 PLACE = "[forgotten]"
 RUN = 8  # words in a row that belong to a text and not to chance; shorter texts count as a whole

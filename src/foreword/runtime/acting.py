@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import field
 from typing import Any, Protocol
 
@@ -12,12 +13,19 @@ from foreword.events.trace import Step, Teller, describe_error
 from foreword.frozen import frozen
 from foreword.runtime.arguments import judge
 from foreword.runtime.calls import Asked, Malformed
+from foreword.runtime.consent import Call, find_objection
+from foreword.runtime.ears import Ears
+from foreword.runtime.failing import ToolFailed
+from foreword.store.schema import StoreError
 from foreword.tools import Answer, Reading
 from foreword.tools.telling import tell_answer
+from foreword.turn import Tool
 from foreword.workspace import Workspace
 
 LONGEST = 40_000  # characters of one result
 LONGEST_NAME = 100
+HERE: ContextVar[Teller] = ContextVar("here")
+"""Where in the trace a tool is called, for those that run something below it."""
 
 
 class Tools(Protocol):
@@ -65,51 +73,81 @@ class TimeLimits:
     usual: float = 60.0
     named: Mapping[str, float] = field(default_factory=dict)
 
-    def find(self, name: str) -> float:
-        """Find how long a tool may take."""
-        return self.named.get(name, self.usual)
+    def find(self, tool: Tool) -> float:
+        """Find how long a tool may take: what is set here for its name, else its own time, else the usual one."""
+        return self.named.get(tool.name, self.usual if tool.seconds is None else tool.seconds)
 
 
-async def act(turn: Teller, tools: Tools, assembly: Assembly, asked: Asked | Malformed, limits: TimeLimits) -> Result:
-    """Run what a model asked for, and tell it as a step of the turn."""
+@frozen
+class Bench:
+    """What all calls of one turn have in common."""
+
+    assembly: Assembly
+    tools: Tools
+    limits: TimeLimits
+    ears: Ears
+
+
+async def act(turn: Teller, bench: Bench, asked: Asked | Malformed, call: str) -> Result:
+    """Run what a model asked for under an id that stays the same, and tell it as a step of the turn."""
     name = asked.name[:LONGEST_NAME] if isinstance(asked, Asked) else ""
     with turn.step(EventType.TOOL_CALL, name=name) as step:
-        fault = find_fault(assembly, asked)
-        if fault or isinstance(asked, Malformed):
-            step.note(status="refused", level=Level.WARN)
-            return Result(text=fault, done=False)
-        return await attempt(step, tools, assembly, asked, limits.find(name))
+        tool = find_tool(bench.assembly, asked)
+        if isinstance(tool, str) or isinstance(asked, Malformed):
+            objection = str(tool)
+        else:
+            wanted = Call(id=call, tool=tool, asked=asked, clearance=bench.assembly.clearance.level)
+            objection = await find_objection(step, bench.ears, wanted)
+            if not objection:
+                return await attempt(step, bench, asked, bench.limits.find(tool))
+        step.note(status="refused", level=Level.WARN)
+        return Result(text=objection, done=False)
 
 
-def find_fault(assembly: Assembly, asked: Asked | Malformed) -> str:
-    """Say why a call cannot be made, in words for the model, or nothing."""
+def find_tool(assembly: Assembly, asked: Asked | Malformed) -> Tool | str:
+    """Find the tool of a call, or say why it cannot be made, in words for the model."""
     if isinstance(asked, Malformed):
         return f"Nothing was called: {asked.reason}."
     tools = assembly.terms.tools
     tool = next((tool for tool in tools.tools if tool.name == asked.name), None)
     if tool is None:
         return f"There is no tool {asked.name[:LONGEST_NAME]!r} here{suggest(asked.name, sorted(tools.names))}."
+    if tool.changes and assembly.turn.plan:
+        return f"{tool.name} was not called: plan mode is on, in which nothing is changed. Put it into the plan."
     fault = judge(tool.parameters, asked.arguments)
-    return f"{tool.name} was not called: {fault}." if fault else ""
+    return f"{tool.name} was not called: {fault}." if fault else tool
 
 
-async def attempt(step: Step, tools: Tools, assembly: Assembly, asked: Asked, seconds: float) -> Result:
+async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Result:
     """Run a tool; an exception is told with its words to the log, and without them to the model."""
+    here = HERE.set(step)
     try:
         async with asyncio.timeout(seconds):
-            answer = await tools.call(assembly, asked.name, asked.arguments)
+            answer = await bench.tools.call(bench.assembly, asked.name, asked.arguments)
+    except StoreError as error:  # it names a file of this machine, and the model cannot mend it
+        return fail(step, asked.name, error)
     except InputError as error:
         step.note(status="refused", level=Level.WARN)
         return Result(text=f"{asked.name} refused: {error}", done=False)
+    except ToolFailed as error:
+        step.note(**describe_error(error))
+        return Result(text=f"{asked.name} failed: {error}", done=False)
     except TimeoutError:
         step.note(error=f"no answer within {seconds:g} s")
         return Result(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)
     except Exception as error:  # noqa: BLE001 - a tool may be anybody's code
-        step.note(**describe_error(error))
-        return Result(text=f"{asked.name} failed ({type(error).__name__}); the log has the details.", done=False)
+        return fail(step, asked.name, error)
+    finally:
+        HERE.reset(here)
     tell_answer(step, asked.name, answer)
     step.note(status="ok")
     return Result(text=show(answer), done=True)
+
+
+def fail(step: Step, name: str, error: Exception) -> Result:
+    """Tell the log what went wrong, and the model that something did."""
+    step.note(**describe_error(error))
+    return Result(text=f"{name} failed ({type(error).__name__}); the log has the details.", done=False)
 
 
 def show(answer: Reading | Answer) -> str:

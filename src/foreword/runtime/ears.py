@@ -35,25 +35,49 @@ class Returned:
     done: bool
 
 
+@frozen(eq=True)
+class Asking:
+    """A person is asked whether a call that changes something may be made; it waits for the answer."""
+
+    id: str
+    name: str
+    question: str
+    """The tool and what it was called with, in words for a person."""
+
+
 class ListenerFailed(ForewordError):
     """Who listens has failed, and not the provider: nothing is tried again."""
 
 
-Delta = Words | Anew | Calling | Returned
+Delta = Words | Anew | Calling | Returned | Asking
 
 
 async def ignore(_: object) -> None:
     """Hear nothing."""
 
 
+async def ask_nobody(_: Asking) -> bool | None:
+    """Say that nobody can be asked here."""
+    return None
+
+
+async def begin_always(_id: str, _name: str) -> bool:
+    """Say that a call has not begun before."""
+    return True
+
+
 @frozen
 class Ears:
-    """What is called while a turn runs; the turn waits for both, and an error in either ends it as ListenerFailed."""
+    """What is called while a turn runs; the turn waits for each, and an error in any ends it as ListenerFailed."""
 
     delta: Callable[[Delta], Awaitable[None]] = ignore
     """Called with each piece as it comes."""
     step: Callable[[tuple[ModelMessage, ...]], Awaitable[None]] = ignore
     """Called with the turn's own messages after each step; who keeps them can go on after it."""
+    ask: Callable[[Asking], Awaitable[bool | None]] = ask_nobody
+    """Called before a tool that changes something: whether a person allows it, or None where nobody can be asked."""
+    begin: Callable[[str, str], Awaitable[bool]] = begin_always
+    """Called with the id and the name before that; False if the call had begun before an interruption."""
 
     async def hear(self, delta: Delta) -> None:
         """Pass on a piece."""
@@ -68,6 +92,20 @@ class Ears:
             await self.step(messages)
         except Exception as error:
             raise ListenerFailed(f"a step could not be kept: {type(error).__name__}: {error}") from error
+
+    async def may_begin(self, call: str, name: str) -> bool:
+        """Note that a call begins, unless it had begun before."""
+        try:
+            return await self.begin(call, name)
+        except Exception as error:
+            raise ListenerFailed(f"the beginning of a call was not kept: {type(error).__name__}: {error}") from error
+
+    async def is_allowed(self, asking: Asking) -> bool | None:
+        """Ask a person, for as long as they think."""
+        try:
+            return await self.ask(asking)
+        except Exception as error:
+            raise ListenerFailed(f"the person could not be asked: {type(error).__name__}: {error}") from error
 
 
 DEAF = Ears()

@@ -11,17 +11,19 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from foreword.assembly import Assembly
 from foreword.events.event import EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.trace import Step, Teller
 from foreword.prices import measure_prefix
 from foreword.runtime.acting import BuiltIn, Tools
-from foreword.runtime.calling import STOPPED, Line
+from foreword.runtime.calling import STOPPED, Caller, Line
 from foreword.runtime.ears import DEAF, Ears
+from foreword.runtime.history import read_text
 from foreword.runtime.models import Opened
 from foreword.runtime.outcome import End, Ended, Outcome, ProviderError
 from foreword.runtime.retrying import PATIENT, Retrying
-from foreword.runtime.run import USUAL, Bounds, Run, Work
+from foreword.runtime.run import USUAL, Bounds, Run, Work, open_turn
 from foreword.workspace import Workspace
 
 __all__ = ["USUAL", "Bounds", "Finds", "Loop", "Work"]
@@ -59,24 +61,36 @@ class Loop:
 
     async def run(self, work: Work, place: Teller, ears: Ears = DEAF) -> Outcome:
         """Run a turn, and say what came of it; a model that cannot be opened is an InputError."""
-        assembly = work.assembly
-        opened = self._models.find(assembly.turn.model)
-        envelope = assembly.envelope(opened.shape)
-        key = self._listeners.prompts.keep(assembly) if self._listeners.prompts else ""
+        line = self._connect(work.assembly, ears)
         place.tell(
             EventType.PROMPT_BUILT,
-            prompt_hash=key,
-            layers=len(assembly.prompt.blocks),
-            tokens=assembly.used,
-            cached_tokens=measure_prefix(assembly),
+            prompt_hash=line.key,
+            layers=len(work.assembly.prompt.blocks),
+            tokens=work.assembly.used,
+            cached_tokens=measure_prefix(work.assembly),
         )
         now = place.trace.timepiece.now()
         self._recent = [moment for moment in self._recent if moment > now - BUSY]
-        line = Line(
+        run = Run(line, work, self._tools, self._bounds)
+        try:
+            with place.step(EventType.TURN_STARTED, model=work.assembly.turn.model, attempt=work.attempt) as turn:
+                return await self._work(turn, run)
+        except Ended as error:
+            return await run.give_up(error)
+
+    async def ask(self, assembly: Assembly, above: Step) -> str:
+        """Ask a model once, outside any turn: nothing is run, and what it says is all that comes of it."""
+        line = self._connect(assembly, DEAF)
+        return read_text(await Caller(line).call(above, (), (open_turn(line.envelope),)))
+
+    def _connect(self, assembly: Assembly, ears: Ears) -> Line:
+        """Find the model of a turn, and keep its prompt."""
+        opened = self._models.find(assembly.turn.model)
+        return Line(
             assembly=assembly,
             opened=opened,
-            envelope=envelope,
-            key=key,
+            envelope=assembly.envelope(opened.shape),
+            key=self._listeners.prompts.keep(assembly) if self._listeners.prompts else "",
             config=self._workspace.config,
             listeners=self._listeners,
             ears=ears,
@@ -84,12 +98,6 @@ class Loop:
             max_tokens=self._bounds.max_tokens,
             seconds=self._bounds.seconds,
         )
-        run = Run(line, work, self._tools, self._bounds)
-        try:
-            with place.step(EventType.TURN_STARTED, model=assembly.turn.model, attempt=work.attempt) as turn:
-                return await self._work(turn, run)
-        except Ended as error:
-            return await run.give_up(error)
 
     async def _work(self, turn: Step, run: Run) -> Outcome:
         """Answer, or say what becomes of the message."""

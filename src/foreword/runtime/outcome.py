@@ -48,6 +48,8 @@ class Outcome:
     """What all calls used together."""
     cost_usd: float | None = 0.0
     """What they cost together; None where nobody knows it of one of them."""
+    prompt_hash: str = ""
+    """The hash of the prompt that was sent, by which it can be shown again."""
 
 
 class Ended(ForewordError):

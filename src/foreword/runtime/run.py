@@ -1,6 +1,8 @@
 """A turn on its way: what it is given, how far it may go, its messages so far, and what comes next."""
 
+import json
 from dataclasses import replace
+from hashlib import sha256
 
 from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart
 
@@ -8,7 +10,7 @@ from foreword.assembly import Assembly
 from foreword.errors import InputError
 from foreword.events.trace import Step
 from foreword.frozen import frozen
-from foreword.runtime.acting import LONGEST_NAME, TimeLimits, Tools, act
+from foreword.runtime.acting import LONGEST_NAME, Bench, TimeLimits, Tools, act
 from foreword.runtime.arguments import read
 from foreword.runtime.calling import Caller, Line
 from foreword.runtime.calls import Asked, Malformed, read_calls
@@ -64,7 +66,7 @@ class Run:
     def __init__(self, line: Line, work: Work, tools: Tools, bounds: Bounds) -> None:
         self._line = line
         self._history = work.history
-        self._tools = tools
+        self._bench = Bench(assembly=line.assembly, tools=tools, limits=bounds.limits, ears=line.ears)
         self._bounds = bounds
         self._native = line.assembly.terms.meter.facts.native_tools
         self._caller = Caller(line)
@@ -103,7 +105,7 @@ class Run:
 
     def _conclude(self, outcome: Outcome) -> Outcome:
         usage, usd = self._caller.add_up()
-        return replace(outcome, usage=usage, cost_usd=usd)
+        return replace(outcome, usage=usage, cost_usd=usd, prompt_hash=self._line.key)
 
     async def _finish_tools(self, turn: Step, newest: ModelResponse) -> bool:
         """Run the calls of the newest answer that have no result yet; return whether it had any calls."""
@@ -115,20 +117,28 @@ class Run:
 
     async def _finish_fenced(self, turn: Step, newest: ModelResponse) -> bool:
         calls = read_calls(read_text(newest))
-        for asked in calls[count_told(self.messages) :]:
-            await self._act(turn, asked)
+        for place, asked in list(enumerate(calls))[count_told(self.messages) :]:
+            await self._act(turn, asked, place)
         return bool(calls)
 
-    async def _act(self, turn: Step, asked: Asked | Malformed, call: ToolCallPart | None = None) -> None:
+    async def _act(self, turn: Step, asked: Asked | Malformed, call: ToolCallPart | int) -> None:
         """Run a tool and keep its result at once, before anybody else hears of it."""
         ears, name = self._line.ears, asked.name[:LONGEST_NAME] if isinstance(asked, Asked) else ""
         await ears.hear(Calling(name=name))
-        result = await act(turn, self._tools, self._line.assembly, asked, self._bounds.limits)
-        if call:
+        result = await act(turn, self._bench, asked, self._identify(asked, call))
+        if isinstance(call, ToolCallPart):
             await self._keep(add_result(self.messages, call, result.text))
         else:
             await self._keep(add_told(self.messages, f"Result of {name or 'your block'}:\n{result.text}"))
         await ears.hear(Returned(name=name, done=result.done))
+
+    def _identify(self, asked: Asked | Malformed, call: ToolCallPart | int) -> str:
+        """Name a call so that it is known again after an interruption, and no other call of the turn has its name."""
+        answers = sum(isinstance(message, ModelResponse) for message in self.messages)
+        if isinstance(call, ToolCallPart):
+            return f"{answers}.{call.tool_call_id}"
+        said = [asked.name, asked.arguments] if isinstance(asked, Asked) else []
+        return f"{answers}.{call}.{sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]}"
 
     async def _keep(self, messages: Messages) -> None:
         self.messages = messages

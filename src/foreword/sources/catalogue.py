@@ -45,8 +45,8 @@ def list_skills(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
     text = "\n".join(["<available_skills>", *blocks, "</available_skills>"])
     if beyond:
         text += "\n" + fill_form("skills/beyond", (f"{entry.slot.limit:,}", f"{len(beyond):,}"))
-    if "memory_get" in view.tools:
-        text += "\n" + read_builtin("skills/read")
+    if "read_skill" in view.tools or "memory_get" in view.tools:
+        text += "\n" + read_builtin("skills/open" if "read_skill" in view.tools else "skills/read")
     return Section(entry=entry, text=text, origin=entry.folder, note="; ".join(troubles)), *beyond
 
 

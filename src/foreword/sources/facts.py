@@ -80,8 +80,9 @@ def tell_identity(identity: Identity | str | None) -> str:
 
 
 def list_directories(view: SessionView) -> Sequence[str]:
-    """List the directories that the agent was given."""
-    return [one_line(path) for path in dict.fromkeys((*view.static.settings.directories, *view.directories))]
+    """List the directories that the agent was given and this clearance may know of."""
+    given = [one.path for one in view.static.settings.folders if one.trust <= view.static.clearance]
+    return [one_line(path) for path in dict.fromkeys((*given, *view.directories))]
 
 
 def find_directory(view: SessionView) -> str:

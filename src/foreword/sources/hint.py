@@ -4,13 +4,13 @@ import logging
 from dataclasses import replace
 from functools import cache
 
-from foreword.sources.section import Item, Section
+from foreword.sources.section import STORE, Item, Section
 
 
 def add_hint(item: Item) -> Item:
-    """Add its slot's hint to what a verdict says of a text."""
+    """Add its slot's hint to what a verdict says of a text; it is about files, so what the store keeps has none."""
     hint = item.slot.hint
-    if not hint or not isinstance(item, Section):
+    if not hint or not isinstance(item, Section) or item.origin == STORE:
         return item
     log_once(hint)
     return replace(item, note="; ".join(filter(None, (item.note, hint))))

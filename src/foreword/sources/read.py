@@ -6,8 +6,9 @@ from functools import lru_cache
 
 from foreword.blueprint import Plan, Planned, Run
 from foreword.blueprint.slot import Budget, Room
-from foreword.config.schema import Config
+from foreword.config.schema import Agent, Config
 from foreword.memo import Memo
+from foreword.sources.character import KNOWN_FROM, Character
 from foreword.sources.condition import find_unmet
 from foreword.sources.document import is_unicode
 from foreword.sources.facts import find_values
@@ -165,24 +166,26 @@ def observe(plan: Plan, turn: Turn, ground: Ground) -> SessionView:
     """Make the two slower views of a turn; they are the same objects until something in them changes."""
     level = plan.clearance.level
     tools = turn.tools.allowed(level) if turn.tools else NO_TOOLS
-    base = (turn.agent, turn.model, level, plan.mode, tools, turn.extensions, plan.blueprint)
+    kept = ground.characters(turn.agent)
+    base = (turn.agent, turn.model, level, plan.mode, tools, turn.extensions, plan.blueprint, kept)
     place = (turn.user, turn.channel, turn.room, turn.situation, turn.session, turn.project, turn.directories)
     known = (turn.instructions, turn.client, turn.host, turn.sandbox)
     return ground.memo.recall(
         (base, place, known),
         lambda: see_session(
-            ground.memo.recall(base, lambda: see_static(plan, turn, ground, tools)), turn, ground.config
+            ground.memo.recall(base, lambda: see_static(plan, turn, ground, tools, kept)), turn, ground.config
         ),
     )
 
 
-def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset) -> StaticView:
+def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset, kept: Character) -> StaticView:
     """Collect what a static source may know."""
     meter = ground.measure(turn.model)
     budget = plan.blueprint.budget
     return StaticView(
         agent=turn.agent,
-        settings=ground.config.agents[turn.agent],
+        settings=settle(ground.config.agents[turn.agent], kept, plan),
+        kept=kept,
         clearance=plan.clearance.level,
         mode=plan.mode,
         tools=tools,
@@ -192,6 +195,13 @@ def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset) -> Static
         meter=meter,
         beyond=find_beyond(budget, meter.facts.window),
     )
+
+
+def settle(settings: Agent, kept: Character, plan: Plan) -> Agent:
+    """Let what is kept of an agent stand for what the configuration says, for who may know of it."""
+    if kept.identity is None or plan.clearance.level < KNOWN_FROM:
+        return settings
+    return replace(settings, identity=kept.identity)
 
 
 def find_beyond(budget: Budget, window: int) -> int:
@@ -209,6 +219,7 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
     return SessionView(
         static=static,
         user=turn.user,
+        alone="" if has_company(turn) else turn.user,
         channel=turn.channel,
         room=turn.room,
         situation=turn.situation,

@@ -10,6 +10,8 @@ from foreword.frozen import frozen
 from foreword.sources.pattern import Pattern
 from foreword.words import Pace, Placement, Trust, Verdict
 
+STORE = "the store"  # the origin of what is kept of an agent beside its files
+
 
 def write_line(path: str, tokens: int, description: str) -> str:
     """Write one line of the memory menu: what can be loaded, what that costs, and what it is."""

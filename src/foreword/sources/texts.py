@@ -9,7 +9,7 @@ from foreword.sources.builtin import read_builtin
 from foreword.sources.document import Document, Trouble, normalise, one_line
 from foreword.sources.form import fill_form, read_form
 from foreword.sources.registry import source
-from foreword.sources.section import Item, Missing, Section, absent, lament
+from foreword.sources.section import STORE, Item, Missing, Section, absent, lament
 from foreword.sources.view import SessionView, StaticView
 from foreword.words import Pace
 
@@ -78,23 +78,51 @@ def read_text(_: StaticView, entry: Planned) -> Item:
 
 @source("soul", Pace.STATIC)
 def read_soul(view: StaticView, entry: Planned) -> Item:
-    """Give the character that the configuration describes, else that of a file, else the built-in one."""
+    """Give the character that the store keeps, else the configured one, else that of a file or the built-in one."""
     text = normalise(view.settings.soul).strip()
-    return Section(entry=entry, text=text, origin="foreword.yaml") if text else find_text(view, entry)
+    return find_kept_soul(view, entry) or (
+        Section(entry=entry, text=text, origin="foreword.yaml") if text else find_text(view, entry)
+    )
+
+
+@source("soul_file", Pace.STATIC)
+def read_soul_file(view: StaticView, entry: Planned) -> Item:
+    """Give the character that is kept in the store, else that of a file, whatever the configuration says."""
+    return find_kept_soul(view, entry) or find_text(view, entry)
+
+
+def find_kept_soul(view: StaticView, entry: Planned) -> Section | None:
+    """Find the character that is kept in the store."""
+    text = normalise(view.kept.soul).strip()
+    return Section(entry=entry, text=text, origin=STORE) if text else None
 
 
 @source("identity", Pace.STATIC, (*IDENTITY, "article", BODY))
 def read_identity(view: StaticView, entry: Planned) -> Item:
-    """Tell the fields and the body of the identity file, else what the configuration says."""
+    """Tell the identity that is kept in the store, else that of the identity file, else the configured one."""
+    if view.kept.identity is not None:
+        return tell_identity(entry, view.kept.identity, STORE)
     found = find_document(view, entry, fields=True)
     identity = view.settings.identity
     if found.document or identity is None:
         return fill_fields(entry, found, IDENTITY)
+    return tell_identity(entry, identity, "foreword.yaml", found.note)
+
+
+@source("identity_file", Pace.STATIC, (*IDENTITY, "article", BODY))
+def read_identity_file(view: StaticView, entry: Planned) -> Item:
+    """Tell the identity that is kept in the store, else give the text of a file, whatever the configuration says."""
+    kept = view.kept.identity
+    return find_text(view, entry) if kept is None else tell_identity(entry, kept, STORE)
+
+
+def tell_identity(entry: Planned, identity: Identity | str, origin: str, note: str = "") -> Item:
+    """Tell an identity that is no file's, as the slot's form has it."""
     values = spell_identity(identity, has_body=BODY in read_form(entry.slot.form).names)
     text = fill_fields_in(entry, values)
     if not text:
-        return absent(entry, found.note or "the configured identity has nothing that is shown here")
-    return Section(entry=entry, text=text, origin="foreword.yaml", note=found.note)
+        return absent(entry, note or f"the identity in {origin} has nothing that is shown here")
+    return Section(entry=entry, text=text, origin=origin, note=note)
 
 
 def spell_identity(identity: Identity | str, *, has_body: bool) -> dict[str, str]:

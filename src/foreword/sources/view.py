@@ -6,6 +6,7 @@ from datetime import datetime
 from foreword.config.schema import Agent, Store
 from foreword.frozen import frozen
 from foreword.signal import Signal
+from foreword.sources.character import Character
 from foreword.sources.passage import Passage
 from foreword.sources.trace import Reader
 from foreword.tokens import Meter
@@ -19,6 +20,7 @@ class StaticView:
 
     agent: str
     settings: Agent
+    kept: Character
     clearance: Trust
     mode: Mode
     tools: Toolset
@@ -36,6 +38,8 @@ class SessionView:
 
     static: StaticView
     user: str
+    alone: str
+    """The person once more where nobody else reads the reply, and nobody in company: whose own files may be read."""
     channel: str
     room: str
     situation: str

@@ -2,29 +2,29 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 
-from foreword.errors import InputError
 from foreword.frozen import frozen
-from foreword.shipped import read_shipped
+from foreword.store.schema import PATIENCE, Schema, StoreError, bring_up, guard, make
 
 FILE = "events.sqlite"
 BUDGETS = "budgets.sqlite"  # apart, so that what was spent outlives a log that is damaged
-PATIENCE = 5.0  # seconds to wait for another process that writes
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 COMPANIONS = ("-wal", "-shm")  # what SQLite keeps beside a file; it belongs to that file alone
-OURS, OURS_ALONE = 0o700, 0o600  # a folder and a file that nobody else on the machine reads
+OURS = 0o700  # a folder that nobody else on the machine reads
 REPLACED = "log_replaced"  # the type of the row that tells of a file that was put aside
+# Both ends of the table, where rows come and go; who meets a broken page between them says so then.
+EVENTS = Schema(
+    text="schema.sql",
+    migrations="events",
+    synchronous="NORMAL",
+    probe="SELECT min(id), max(id), max(timestamp) FROM events",
+)
 TOLD = (
     "INSERT INTO events (timestamp, level, category, event_type, error, metadata, trust)"
     " VALUES (?, 'error', 'log', ?, ?, '{}', 3)"
 )
-
-
-class StoreError(InputError):
-    """The file of the log cannot be used as it is; the message says what to do."""
 
 
 Identity = tuple[int, int]
@@ -32,7 +32,7 @@ Identity = tuple[int, int]
 
 @frozen
 class Opened:
-    """An open log, and what there is to say about how it was opened."""
+    """An open file of rows, and what there is to say about how it was opened."""
 
     connection: sqlite3.Connection
     path: str
@@ -51,15 +51,14 @@ def open_budgets(folder: str, patience: float = PATIENCE) -> Opened:
 
 
 def _open_or_replace(path: str, patience: float) -> Opened:
-    os.makedirs(os.path.dirname(path) or ".", OURS, exist_ok=True)
     seen = identify(path)
     try:
-        return Opened(connection=_open(path, patience), path=path)
+        return Opened(connection=open_file(path, EVENTS, patience), path=path)
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
         note = put_aside(path, seen, str(error))
-    return Opened(connection=_open(path, patience), path=path, note=note)
+    return Opened(connection=open_file(path, EVENTS, patience), path=path, note=note)
 
 
 def read_events(folder: str, patience: float = PATIENCE) -> Opened:
@@ -67,7 +66,7 @@ def read_events(folder: str, patience: float = PATIENCE) -> Opened:
     path = os.path.join(folder, FILE)
     if not os.path.exists(path):
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        connection.executescript(_schema())
+        connection.executescript(EVENTS.read())
         return Opened(connection=connection, path=path)
     opened = open_events(folder, patience)
     opened.connection.execute("PRAGMA query_only=ON")
@@ -102,7 +101,7 @@ def put_aside(path: str, seen: Identity | None = None, reason: str = "") -> str:
     Whoever does it, a row of the log tells of it.
     Who cannot say which file they saw has it read through first, so that nobody's new file is put aside.
     """
-    with _guard(path):
+    with guard(path):
         reason = reason or _find_damage(path)
         if not reason or seen not in (None, identify(path)):
             return ""
@@ -123,79 +122,35 @@ def _name(path: str) -> str:
 
 def _tell(folder: str, note: str) -> None:
     """Tell in the log that a file was put aside; where that cannot be written, whoever asked has the note."""
-    with suppress(sqlite3.Error, OSError, StoreError), closing(_open(os.path.join(folder, FILE), PATIENCE)) as log:
+    with suppress(sqlite3.Error, OSError, StoreError), closing(open_file(os.path.join(folder, FILE), EVENTS)) as log:
         log.execute(TOLD, (f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}Z", REPLACED, note))
 
 
-def _open(path: str, patience: float) -> sqlite3.Connection:
-    _make(path)
+def open_file(path: str, schema: Schema, patience: float = PATIENCE) -> sqlite3.Connection:
+    """Open a file of rows, made if need be and ours alone, with the tables of today and a look at what it holds."""
+    os.makedirs(os.path.dirname(path) or ".", OURS, exist_ok=True)
+    make(path)
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        _bring_up(connection, path)
-        _look(connection)
+        connection.execute(f"PRAGMA synchronous={schema.synchronous}")
+        bring_up(connection, path, schema)
+        if schema.linked:  # only now: a migration that makes a table anew would break its links on the way
+            connection.execute("PRAGMA foreign_keys=ON")
+        _look(connection, schema.probe)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _make(path: str) -> None:
-    """Make an empty file that is ours alone; what SQLite keeps beside it is then, too. One that exists stays."""
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OURS_ALONE))
-
-
-def _look(connection: sqlite3.Connection) -> None:
-    """Look at both ends of the table, where rows come and go; who meets a broken page between them says so then."""
+def _look(connection: sqlite3.Connection, probe: str) -> None:
     try:
-        connection.execute("SELECT min(id), max(id), max(timestamp) FROM events").fetchone()
+        connection.execute(probe).fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # no such table, no such column
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise
-
-
-def _bring_up(connection: sqlite3.Connection, path: str) -> None:
-    """Make the tables in a fresh file, or upgrade those of an older Foreword."""
-    found, wanted = _revision(connection), _schema().split("\n", 1)[0].split()[2].rstrip(",")
-    if found == "":
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            if _revision(connection) == "":  # else another process was quicker
-                for statement in _schema().split(";\n"):
-                    connection.execute(statement)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:  # a disk that is full has ended it already
-                connection.execute("ROLLBACK")
-            raise
-    elif found > wanted:
-        raise StoreError(
-            f"{path} was written by a newer Foreword: its schema is {found}, ours {wanted}; upgrade this one"
-        )
-    elif found < wanted:
-        try:
-            from foreword.store.migrate import upgrade
-        except ModuleNotFoundError as error:
-            raise StoreError(
-                f"{path} was written by an older Foreword, and {error.name} is needed to upgrade it: "
-                "pip install 'foreword[store]'"
-            ) from None
-        with _guard(path):
-            upgrade(connection)
-
-
-def _revision(connection: sqlite3.Connection) -> str:
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
-        return ""
-    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    return str(row[0]) if row else ""
-
-
-def _schema() -> str:
-    return read_shipped("store", "schema.sql") or ""
 
 
 def _find_damage(path: str) -> str:
@@ -219,15 +174,3 @@ def _find_place(path: str) -> str:
     while os.path.exists(place if number == 1 else f"{place}-{number}"):
         number += 1
     return place if number == 1 else f"{place}-{number}"
-
-
-@contextmanager
-def _guard(path: str) -> Iterator[None]:
-    """Let one process at a time change what the file is.
-
-    The lock is that of an empty database beside it: it works on every system, and a process that dies lets go of it.
-    """
-    _make(f"{path}.guard")
-    with closing(sqlite3.connect(f"{path}.guard", timeout=PATIENCE, isolation_level=None)) as connection:
-        connection.execute("BEGIN EXCLUSIVE")
-        yield

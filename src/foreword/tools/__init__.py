@@ -1,22 +1,34 @@
-"""The tools that redeem what a prompt offers, those that remember, and those that say what went on."""
+"""The tools that redeem what a prompt offers, those that remember, those that keep, and those that say what went on."""
 
 from foreword.tools.answer import Answer
+from foreword.tools.files import FILES
+from foreword.tools.instructing import INSTRUCTING, Instructing
 from foreword.tools.introspection import INTROSPECTION
 from foreword.tools.reading import READING, Reading, call
 from foreword.tools.remembering import REMEMBERING, Remembering
+from foreword.tools.skills import SKILLS
+from foreword.tools.tasking import TASKS, TaskKeeping
 from foreword.turn import Toolset
 
 BUILT_IN = Toolset([*READING.tools, *REMEMBERING.tools])
 WITH_LOG = Toolset([*BUILT_IN.tools, *INTROSPECTION.tools])  # for an agent whose turns are recorded
+WITH_STATE = Toolset([*WITH_LOG.tools, *INSTRUCTING.tools, *TASKS.tools])  # and for one that has sessions
 
 __all__ = [
     "BUILT_IN",
+    "FILES",
+    "INSTRUCTING",
     "INTROSPECTION",
     "READING",
     "REMEMBERING",
+    "SKILLS",
+    "TASKS",
     "WITH_LOG",
+    "WITH_STATE",
     "Answer",
+    "Instructing",
     "Reading",
     "Remembering",
+    "TaskKeeping",
     "call",
 ]

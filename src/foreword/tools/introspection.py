@@ -19,7 +19,14 @@ UNTIL = {**TEXT, "description": "Up to when, written as since; a day is meant wh
 def make_tool(name: str, description: str, needed: tuple[str, ...] = (), **properties: Mapping[str, Any]) -> Tool:
     """Make a tool that everybody may have who is more than a stranger."""
     parameters = {"type": "object", "properties": properties, "required": list(needed)}
-    return Tool(name=name, description=description, parameters=parameters, trust=Trust.FAMILIAR, kind="introspection")
+    return Tool(
+        name=name,
+        description=description,
+        parameters=parameters,
+        trust=Trust.FAMILIAR,
+        kind="introspection",
+        seconds=20,
+    )
 
 
 INTROSPECTION = Toolset(

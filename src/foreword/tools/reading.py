@@ -38,6 +38,7 @@ READING = Toolset(
             },
             trust=Trust.PUBLIC,
             kind="reading",
+            seconds=10,
         ),
         Tool(
             name="read_section",
@@ -49,6 +50,7 @@ READING = Toolset(
             },
             trust=Trust.PUBLIC,
             kind="reading",
+            seconds=10,
         ),
     ]
 )

@@ -27,7 +27,14 @@ STORE: Mapping[str, Any] = {"type": "string", "description": "One store only; al
 def make_tool(name: str, description: str, needed: tuple[str, ...], **properties: Mapping[str, Any]) -> Tool:
     """Make a memory tool that everybody with a memory may have."""
     parameters = {"type": "object", "properties": properties, "required": list(needed)}
-    return Tool(name=name, description=description, parameters=parameters, trust=Trust.FAMILIAR, kind="memory")
+    return Tool(
+        name=name,
+        description=description,
+        parameters=parameters,
+        trust=Trust.FAMILIAR,
+        kind="memory",
+        seconds=20,
+    )
 
 
 REMEMBERING = Toolset(
@@ -62,10 +69,12 @@ REMEMBERING = Toolset(
 class Remembering:
     """Runs the memory tools for one turn."""
 
-    def __init__(self, assembly: Assembly, ground: Ground, memory: Memory) -> None:
+    def __init__(self, assembly: Assembly, ground: Ground, memory: Memory, kept: str | None = None) -> None:
+        """Take also the person's instructions as the store has them by now; None where it has none."""
         self._assembly = assembly
         self._ground = ground
         self._memory = memory
+        self._kept = kept
         self._level = assembly.clearance.level
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Answer:
@@ -160,8 +169,16 @@ class Remembering:
         lines = [f"- {one_line(entry.text)} ({entry.path})" for entry in entries]
         facts = "\n".join(self._cut(lines, "more is found with memory_search"))
         facts = facts or "Nothing was saved for this person yet."
-        own = "(not told where others read)" if has_company(turn) else turn.instructions.strip() or "(none)"
+        own = "(not told where others read)" if has_company(turn) else self._show_instructions()
         return self._answer(f"{facts}\n\nStanding instructions:\n{own}", count=len(entries))
+
+    def _show_instructions(self) -> str:
+        """Show the instructions as they are kept, whole; where this prompt was made with others, those too."""
+        begun = self._assembly.turn.instructions.strip()
+        if self._kept is None or self._kept == begun:
+            return begun or "(none)"
+        others = f"\n\nThis prompt was made with others:\n{begun}" if begun else ""
+        return f"{self._kept or '(none)'}{others}"
 
     def forget(self, arguments: Mapping[str, Any]) -> Answer:
         """Remove an entry of the speaking person; the owner may have any entry removed, and nothing written by hand."""

@@ -8,6 +8,7 @@ TOLD = {
     "memory_search": EventType.MEMORY_SEARCH,
     "save_memory": EventType.MEMORY_WRITE,
     "forget_memory": EventType.MEMORY_WRITE,
+    "update_instructions": EventType.MEMORY_WRITE,
 }
 
 

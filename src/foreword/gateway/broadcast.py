@@ -1,0 +1,62 @@
+"""What a running turn says, to everybody who listens: whoever comes late hears what was said so far as one piece."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from foreword.runtime.ears import Anew, Asking, Calling, Delta, Returned, Words
+
+MOST = 10_000  # pieces that wait for one slow listener; then it is left behind
+
+
+class Broadcast:
+    """Passes on the pieces of one turn."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+        self._answer = 0  # how much of that was said before the answer of now
+        self._asking: Asking | None = None
+        self._listeners: set[asyncio.Queue[Delta | None]] = set()
+        self.ended = asyncio.Event()
+        """Set when the turn has ended, or was left for later."""
+
+    async def pass_on(self, delta: Delta) -> None:
+        """Pass a piece on; a listener that does not keep up is left behind rather than waited for."""
+        match delta:
+            case Words():
+                self._said.append(delta.text)
+            case Anew():
+                del self._said[self._answer :]
+            case Calling():
+                self._answer = len(self._said)
+            case Asking():
+                self._asking = delta
+            case Returned():
+                self._asking = None
+        for listener in tuple(self._listeners):
+            if listener.qsize() < MOST:
+                listener.put_nowait(delta)
+            else:
+                self._listeners.discard(listener)
+                listener.put_nowait(None)
+
+    def end(self) -> None:
+        """Say that nothing more comes."""
+        self.ended.set()
+        for listener in self._listeners:
+            listener.put_nowait(None)
+
+    async def listen(self) -> AsyncIterator[Delta]:
+        """Hear what was said so far and what is being asked, and then each piece as it comes."""
+        pieces: asyncio.Queue[Delta | None] = asyncio.Queue()
+        if self._said:
+            pieces.put_nowait(Words(text="".join(self._said)))
+        if self._asking:
+            pieces.put_nowait(self._asking)
+        if self.ended.is_set():
+            pieces.put_nowait(None)
+        self._listeners.add(pieces)
+        try:
+            while (piece := await pieces.get()) is not None:
+                yield piece
+        finally:
+            self._listeners.discard(pieces)

@@ -1,0 +1,96 @@
+"""Delegation: a piece of work for a subagent, with the minimal prompt, the asker's clearance and nothing of the past.
+
+What it does stands below the call in the trace, and its cost is part of the turn's. It has no tool that changes
+something, and none to delegate further.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from foreword.assembly import Assembly
+from foreword.errors import InputError, UnknownName
+from foreword.events.event import Usage
+from foreword.runtime.acting import HERE
+from foreword.runtime.failing import ToolFailed
+from foreword.runtime.loop import Loop, Work
+from foreword.runtime.outcome import End
+from foreword.tools import Answer
+from foreword.turn import Tool, Toolset, Turn
+from foreword.words import Mode, Trust
+from foreword.workspace import Workspace
+
+NAME = "delegate"
+DELEGATING = Toolset(
+    [
+        Tool(
+            name=NAME,
+            description="Give a self-contained piece of work to a helper agent, and get its report.",
+            parameters={
+                "type": "object",
+                "properties": {
+                    "task": {
+                        "type": "string",
+                        "minLength": 1,
+                        "description": "Everything the helper has to know; it sees nothing of this conversation.",
+                    },
+                    "agent": {"type": "string", "description": "Which agent helps; left out, one like yourself."},
+                },
+                "required": ["task"],
+            },
+            trust=Trust.FAMILIAR,
+            kind="delegation",
+            seconds=600.0,
+        )
+    ]
+)
+BESIDE: ContextVar[list[tuple[Usage, float | None]]] = ContextVar("beside")
+"""What the subagents of the turn under way have used."""
+
+
+class Delegating:
+    """Runs subagents."""
+
+    def __init__(self, workspace: Workspace, choose: Callable[[str], Awaitable[str]]) -> None:
+        self._workspace = workspace
+        self._choose = choose
+        self.loop: Loop | None = None
+        """The loop that runs them; set once it is made, since it runs this tool, too."""
+
+    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Answer:
+        """Have a subagent do a piece of work, and return its report."""
+        task, agents = str(arguments["task"]).strip(), self._workspace.config.agents
+        agent = str(arguments.get("agent") or assembly.turn.agent)
+        if not task:
+            raise InputError("say what is to be done")
+        if agent not in agents:
+            raise UnknownName("agent", agent, agents)
+        if self.loop is None or HERE.get(None) is None:
+            raise InputError(f"{name} works within a turn only")
+        model = await self._choose(agent)
+        sub = self._workspace.assemble(make_subturn(assembly, agent, task, model))
+        outcome = await self.loop.run(Work(assembly=sub), HERE.get())
+        BESIDE.get([]).append((outcome.usage, outcome.cost_usd))
+        if outcome.end is not End.ANSWERED:
+            raise ToolFailed(f"the helper came to no end: {outcome.text}")
+        return Answer(text=outcome.text, tokens=assembly.terms.meter.count(outcome.text))
+
+
+def make_subturn(assembly: Assembly, agent: str, task: str, model: str) -> Turn:
+    """Make the turn of a subagent: the same person in the same place, and nothing of what was said."""
+    turn = assembly.turn
+    harmless = [tool for tool in assembly.terms.tools.tools if not tool.changes and tool.name != NAME]
+    return Turn(
+        agent=agent,
+        user=turn.user,
+        channel=turn.channel,
+        room=turn.room,
+        situation=turn.situation,
+        session=turn.session,
+        message=task,
+        tools=Toolset.in_order(harmless),
+        extensions=turn.extensions,
+        mode=Mode.MINIMAL,
+        model=model,
+        now=turn.now,
+    )

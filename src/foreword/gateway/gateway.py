@@ -1,0 +1,364 @@
+"""The gateway: accepts messages, has their turns worked on, and lets people hear, stop and fetch them.
+
+    async with open_gateway(workspace) as gateway:
+        accepted = await gateway.accept(Incoming(user="alice", text="What is on today?"))
+        async for delta in gateway.hear(accepted.turn):
+            ...
+        reply = await gateway.wait(accepted.turn)
+
+A message is durable when `accept` returns. One turn of a session runs at a time, and many sessions at once.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+
+from foreword.assembly import Assembly
+from foreword.errors import ForewordError
+from foreword.events.event import NOWHERE, EventType, Level
+from foreword.events.listening import Listeners
+from foreword.events.reloads import Reloads
+from foreword.events.trace import Timepiece, Trace
+from foreword.frozen import frozen
+from foreword.gateway.admission import admit, find_named, summarise_before
+from foreword.gateway.belonging import find_context
+from foreword.gateway.checking import check
+from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
+from foreword.gateway.lane import Found, find_lane
+from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
+from foreword.gateway.outbox import Outbox
+from foreword.gateway.replies import find_reply
+from foreword.gateway.running import Running
+from foreword.gateway.session import Session
+from foreword.gateway.sessions import Sessions
+from foreword.gateway.sqlite_inbox import get_claimed
+from foreword.gateway.working import Working
+from foreword.gateway.writer import Writer
+from foreword.runtime.ears import Delta
+from foreword.turn import Turn
+from foreword.workspace import Workspace
+
+ELSEWHERE = 0.5  # seconds between two looks at a turn that another process works on
+
+
+class NotKept(ForewordError):
+    """A message could not be kept, so it was not accepted; the words say why."""
+
+
+class Closing(ForewordError):
+    """The gateway is about to end and accepts nothing any more."""
+
+
+@frozen
+class Rhythm:
+    """How often the gateway looks around."""
+
+    look: float = 1.0
+    """Seconds between two looks for turns that are due, or that a dead process left."""
+    renew: float = 5.0
+    """Seconds between two renewals of the leases."""
+    grace: float = 20.0
+    """Seconds that running turns are given when the gateway ends."""
+    most: int = 1_000
+    """Turns that run at once."""
+
+
+USUAL = Rhythm()
+
+
+class Gateway:
+    """Runs the turns of a workspace for everybody who writes to it."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        listeners: Listeners,
+        writer: Writer,
+        inbox: Inbox,
+        clock: Callable[[], datetime],
+        *,
+        rhythm: Rhythm = USUAL,
+    ) -> None:
+        self.workspace = workspace
+        self.listeners = listeners
+        self.sessions = Sessions(writer, clock)
+        self._writer = writer
+        self._inbox = inbox
+        self._clock = clock
+        self._rhythm = rhythm
+        self._timepiece = Timepiece(now=clock)
+        self._reloads = Reloads(workspace, listeners.recorder, self._timepiece)
+        self._working: Working | None = None
+        self._known: dict[str, Running] = {}
+        self._accepting: set[asyncio.Task[Accepted]] = set()
+        self._aside: dict[str, Reply] = {}
+        self._wake = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._closing = False
+        self._looking: asyncio.Task[None] | None = None
+        self._delivering: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def accept(self, incoming: Incoming) -> Accepted:
+        """Accept a message: when this returns it is kept, and it will be answered."""
+        check(incoming)
+        if self._closing:
+            raise Closing("this gateway is about to end; write again in a moment")
+        self._reloads.look()
+        found = find_lane(incoming, self.workspace.config)
+        # Who goes away meanwhile leaves no message behind that is kept and that nobody works on.
+        task = asyncio.create_task(self._accept(incoming, found))
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+        try:
+            return await asyncio.shield(task)
+        except sqlite3.Error as error:
+            raise NotKept(
+                f"the message could not be kept ({error}), so it was not accepted; try again later"
+            ) from error
+
+    async def _accept(self, incoming: Incoming, found: Found) -> Accepted:
+        now = self._clock()
+        admitted = await self._writer.do(lambda state: admit(state, incoming, found.lane, now))
+        session = admitted.session
+        if admitted.turn:
+            return Accepted(turn=admitted.turn, session=session.id, repeated=True)
+        trace = Trace(self.listeners.recorder, find_context(session, incoming), self._timepiece)
+        with trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text)) as received:
+            clearance = found.clearance
+            received.tell(
+                EventType.TRUST_RESOLVED,
+                user=str(clearance.user),
+                situation=incoming.situation,
+                ceiling=str(clearance.ceiling),
+                effective=str(clearance.level),
+            )
+            if admitted.new:
+                received.tell(EventType.SESSION_CREATED)
+            running = self._known[trace.id] = Running(session.id)
+            incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
+            arrival = Arrival(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
+            try:
+                got = await self._inbox.add(arrival)
+            except BaseException:
+                del self._known[trace.id]
+                raise
+        if isinstance(got, Claimed):
+            self._start(got)
+        elif got.repeated:  # it was delivered twice at the same moment
+            self._end(trace.id, running)
+            return got
+        else:
+            with suppress(sqlite3.Error):  # it is kept, whether its state can be read now or not
+                if (await self._find(trace.id)).state is State.QUEUED:
+                    self._end(trace.id, running)
+        return Accepted(turn=trace.id, session=session.id)
+
+    async def hear(self, turn: str) -> AsyncIterator[Delta]:
+        """Hear a turn: what it said so far, then each piece, until it has ended or is left for later."""
+        running = self._known.get(turn)
+        if running:
+            async for delta in running.broadcast.listen():
+                yield delta
+
+    async def wait(self, turn: str) -> Reply:
+        """Wait until a turn has ended or is left for later, which a gateway that closes does, too."""
+        while True:
+            running = self._known.get(turn)
+            if running:
+                await running.broadcast.ended.wait()
+            reply = await self._find(turn)
+            if reply.state.ended or reply.state is State.QUEUED or self._closing:
+                return reply
+            if turn not in self._known:
+                await asyncio.sleep(ELSEWHERE)
+
+    async def find(self, turn: str) -> Reply | None:
+        """Find what came of a turn so far."""
+        return self._aside.get(turn) or await self._writer.do(lambda state: find_reply(state, turn))
+
+    async def foresee(self, incoming: Incoming) -> Assembly:
+        """Assemble what an agent would be told with a message; nothing is sent, kept or begun."""
+        assert self._working is not None
+        self.workspace.refresh()
+        found, now = find_lane(incoming, self.workspace.config), self._clock()
+        session = Session(id="", lane=found.lane, situation=incoming.situation, created=now, used=now)
+        if incoming.session:
+            session = await self._writer.do(lambda state: find_named(state, incoming.session, found.lane))
+        claimed = Claimed(turn="", session=session, incoming=incoming, attempt=0, place=NOWHERE, received=now)
+        return await self._working.foresee(claimed)
+
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn that nobody sends, one at a time with those that are sent."""
+        assert self._working is not None
+        return await self._working.assemble(turn)
+
+    async def stop(self, turn: str) -> bool:
+        """Stop a turn that runs or waits; return whether there was anything to stop."""
+        running = self._known.get(turn)
+        if running and running.stop():
+            await running.broadcast.ended.wait()
+            return True
+        before = await self.find(turn)
+        if before is None or before.state.ended:
+            return False
+        after = await self._inbox.stop(turn)
+        if after is State.STOPPED:
+            if running:
+                self._end(turn, running)
+            claimed = await self._writer.do(lambda state: get_claimed(state, turn))
+            self._make_trace(claimed).tell(
+                EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error="stopped before it began"
+            )
+        self._wake.set()
+        return after in (State.STOPPED, State.RUNNING)
+
+    def decide(self, turn: str, question: str, *, allowed: bool) -> bool:
+        """Answer what a turn asks; return whether it had asked."""
+        running = self._known.get(turn)
+        return running.decide(question, allowed=allowed) if running else False
+
+    def start(self, working: Working, outbox: Outbox | None = None) -> None:
+        """Begin to work, with what an earlier process left first."""
+        self._working = working
+        self._wake.set()
+        self._looking = asyncio.create_task(self._look_around())
+        self._renewing = asyncio.create_task(self._renew())
+        self._delivering = asyncio.create_task(self._deliver(outbox)) if outbox else None
+
+    async def close(self) -> None:
+        """Accept nothing more, give running turns their time, and leave the others to the next start."""
+        self._closing = True
+        self._wake.set()
+        # Those are not cut short: what they have claimed would belong to this process until its lease ends.
+        await asyncio.gather(*self._accepting, *filter(None, [self._looking]), return_exceptions=True)
+        await self._finish([running.task for running in self._known.values() if running.task])
+        for running in self._known.values():
+            running.broadcast.end()
+        self._ended.set()
+        await self._finish(list(filter(None, [self._delivering])))
+        if self._renewing:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+
+    async def _finish(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Give tasks their time, and end those that need more."""
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._rhythm.grace)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def set_aside(self, claimed: Claimed, ending: Ending) -> None:
+        """Let nobody wait for a disk that takes nothing: what came of the turn is known here."""
+        self._aside[claimed.turn] = Reply(
+            turn=claimed.turn,
+            session=claimed.session.id,
+            agent=claimed.session.lane.agent,
+            user=claimed.incoming.user,
+            state=ending.state,
+            text=ending.text,
+            received=claimed.received,
+            finished=ending.now,
+            usage=ending.spent.usage,
+            cost_usd=ending.spent.cost_usd,
+            prompt_hash=ending.prompt_hash,
+        )
+        self._known[claimed.turn].broadcast.end()
+
+    async def _look_around(self) -> None:
+        """Claim what is due, when something may have become so."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._rhythm.look)
+            self._wake.clear()
+            if self._closing:
+                return
+            self._reloads.look()
+            room = self._rhythm.most - len(self._known)
+            with suppress(sqlite3.Error):  # a disk that is full or busy now is looked at again
+                for claimed in await self._inbox.claim(max(1, room)):
+                    self._start(claimed)
+
+    async def _deliver(self, outbox: Outbox) -> None:
+        """Deliver replies as soon as there are any."""
+        last = False
+        while not last:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
+            self._ended.clear()
+            last = self._closing and not any(running.task for running in self._known.values())
+            with suppress(sqlite3.Error):
+                while await outbox.deliver():
+                    pass
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._rhythm.renew)
+            with suppress(sqlite3.Error):
+                for turn in await self._inbox.renew():
+                    if running := self._known.get(turn):
+                        running.stop()
+                await self._look_elsewhere()
+
+    async def _look_elsewhere(self) -> None:
+        """Let nobody wait here for a turn that another process has taken, once it has ended there."""
+        waiting = [turn for turn, running in self._known.items() if running.task is None]
+        for turn in waiting:
+            reply, running = await self.find(turn), self._known.get(turn)
+            if reply and running and running.task is None and (reply.state.ended or reply.state is State.QUEUED):
+                self._end(turn, running)
+
+    def _start(self, claimed: Claimed) -> None:
+        running = self._known.get(claimed.turn)
+        if running is None or running.broadcast.ended.is_set():
+            running = self._known[claimed.turn] = Running(claimed.session.id)
+        running.task = asyncio.create_task(self._run(claimed, running))
+
+    async def _run(self, claimed: Claimed, running: Running) -> None:
+        """Work on a turn; whatever comes of it, the next one of its session can begin."""
+        assert self._working is not None
+        trace = self._make_trace(claimed)
+        try:
+            ending = await self._working.work(
+                trace, claimed, running.make_ears(self._inbox, claimed), running.is_stopped
+            )
+        except LeaseLost:
+            return
+        except asyncio.CancelledError:
+            with suppress(sqlite3.Error, LeaseLost):
+                await self._inbox.release(claimed)
+            raise
+        else:
+            if ending.state is State.QUEUED:
+                self._end_session(claimed.session.id)
+        finally:
+            self._end(claimed.turn, running)
+            self._aside.pop(claimed.turn, None)
+            self._wake.set()
+            self._ended.set()
+
+    def _make_trace(self, claimed: Claimed) -> Trace:
+        """Go on with the trace of a turn."""
+        context = find_context(claimed.session, claimed.incoming)
+        return Trace(self.listeners.recorder, context, self._timepiece, goes_on=claimed.place)
+
+    def _end(self, turn: str, running: Running) -> None:
+        running.broadcast.end()
+        if self._known.get(turn) is running:
+            del self._known[turn]
+
+    def _end_session(self, session: str) -> None:
+        """Let nobody wait for turns behind one that is left for later."""
+        for turn, running in list(self._known.items()):
+            if running.session == session and running.task is None:
+                self._end(turn, running)
+
+    async def _find(self, turn: str) -> Reply:
+        reply = await self.find(turn)
+        if reply is None:
+            raise NotFound("turn")
+        return reply

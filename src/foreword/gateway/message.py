@@ -1,0 +1,95 @@
+"""What goes in and out of the gateway: a message, the turn that it became, and what came of it."""
+
+from datetime import datetime
+
+from foreword.errors import InputError
+from foreword.events.event import Usage
+from foreword.frozen import frozen
+from foreword.turn import Client, Message
+from foreword.words import Word
+
+
+class State(Word):
+    """How far a turn is."""
+
+    WAITING = "waiting"
+    """It is accepted, and another turn of its session comes first."""
+    RUNNING = "running"
+    QUEUED = "queued"
+    """The provider could not take it; it is tried again later."""
+    ANSWERED = "answered"
+    REFUSED = "refused"
+    """A budget does not allow it."""
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self not in UNFINISHED
+
+
+UNFINISHED = (State.WAITING, State.RUNNING, State.QUEUED)
+
+
+class NotFound(InputError):
+    """There is no such session or turn, or it is somebody else's: both are told in the same words."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"there is no such {what}")
+
+
+@frozen(eq=True)
+class Incoming:
+    """A message as a channel hands it in; who sent it is the channel's proof, never the text's word."""
+
+    text: str
+    user: str = ""
+    channel: str = "terminal"
+    agent: str = ""
+    """Whom it is for; the first agent of the configuration where nobody is named."""
+    situation: str = "dm"
+    room: str = ""
+    session: str = ""
+    """The session it belongs to; else the current one of its lane."""
+    client: Client = Client()
+    project: str = ""
+    plan: bool | None = None
+    """Whether the agent only plans; else as the session has it."""
+    key: str = ""
+    """The channel's own id of the message: delivered twice, it is one turn."""
+    before: tuple[Message, ...] | None = None
+    """What a client that keeps no session says was said before; the session is found by it, and it is not kept."""
+    beginning: str | None = None
+    """The hash of `before`, which stays."""
+    asks: bool = False
+    """Whether whoever hears the turn can be asked before it changes something."""
+    address: str = ""
+    """Where the reply is to be delivered, on a channel that delivers; else whoever asked fetches it."""
+
+
+@frozen(eq=True)
+class Accepted:
+    """A message that is kept, whatever happens now."""
+
+    turn: str
+    session: str
+    repeated: bool = False
+    """Whether the same message had been accepted before."""
+
+
+@frozen
+class Reply:
+    """What came of a turn so far."""
+
+    turn: str
+    session: str
+    agent: str
+    user: str
+    state: State
+    text: str
+    received: datetime
+    finished: datetime | None = None
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+    prompt_hash: str = ""

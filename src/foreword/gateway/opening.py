@@ -1,0 +1,85 @@
+"""Opens the gateway of a workspace: its state, its log, its models and its tools, and closes all of it in order."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import field
+from datetime import UTC, datetime
+from typing import TextIO
+
+from foreword.events.listening import listen
+from foreword.frozen import frozen
+from foreword.gateway.choices import Choices
+from foreword.gateway.delegating import DELEGATING, Delegating
+from foreword.gateway.equipping import Equipping
+from foreword.gateway.gateway import USUAL as RHYTHM
+from foreword.gateway.gateway import Gateway, Rhythm
+from foreword.gateway.inbox import Inbox
+from foreword.gateway.outbox import Channel, Outbox
+from foreword.gateway.preparing import Preparing
+from foreword.gateway.sqlite_inbox import SqliteInbox
+from foreword.gateway.working import USUAL as PATIENCE
+from foreword.gateway.working import Patience, Working
+from foreword.gateway.writer import Writer
+from foreword.runtime.loop import Loop
+from foreword.runtime.models import open_models
+from foreword.runtime.retrying import PATIENT, Retrying
+from foreword.runtime.run import USUAL as BOUNDS
+from foreword.runtime.run import Bounds
+from foreword.runtime.servers import Servers
+from foreword.runtime.toolbox import Further, Toolbox
+from foreword.store.state import open_state
+from foreword.workspace import STATE, Workspace
+
+
+def tell_time() -> datetime:
+    """Tell the time of the host."""
+    return datetime.now(UTC)
+
+
+@frozen
+class Options:
+    """How a gateway runs, where it is not as usual."""
+
+    clock: Callable[[], datetime] = tell_time
+    tree: TextIO | None = None
+    """Where every event is a line, too."""
+    rhythm: Rhythm = RHYTHM
+    patience: Patience = PATIENCE
+    retrying: Retrying = PATIENT
+    bounds: Bounds = BOUNDS
+    channels: Mapping[str, Channel] = field(default_factory=dict)
+    """Channels that deliver replies by themselves, by name."""
+    further: tuple[Further, ...] = ()
+    """Tools of one's own, which the agents have beside the others."""
+
+
+AS_USUAL = Options()
+
+
+@asynccontextmanager
+async def open_gateway(
+    workspace: Workspace, environ: Mapping[str, str] = os.environ, options: Options = AS_USUAL
+) -> AsyncIterator[Gateway]:
+    """Open the gateway of a workspace; it works until the block is left."""
+    folder = os.path.join(workspace.files.root, STATE)
+    async with AsyncExitStack() as opened:
+        writer = opened.enter_context(closing(Writer(open_state(folder).connection)))
+        listeners = opened.enter_context(listen(folder, workspace.config, options.clock, tree=options.tree))
+        models = open_models(workspace.config, environ)
+        opened.push_async_callback(models.close)
+        inbox: Inbox = SqliteInbox(writer, options.clock)
+        servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ))
+        choices = Choices(workspace, models, environ)
+        delegating = Delegating(workspace, choices.choose)
+        further = (Further(tools=DELEGATING, runs=delegating), *options.further)
+        toolbox = Toolbox(workspace, servers, further)
+        equipping = Equipping(choices, toolbox, writer)
+        loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
+        delegating.loop = loop
+        preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
+        gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
+        outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
+        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
+        opened.push_async_callback(gateway.close)
+        yield gateway

@@ -1,0 +1,229 @@
+"""Prepares a turn: what was said before, what the store knows, the tools, and the prompt of now."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from typing import Protocol
+
+from foreword.assembly import Assembly
+from foreword.errors import ForewordError, InputError
+from foreword.events.event import EventType
+from foreword.events.reader import find_context
+from foreword.events.trace import Step, Trace
+from foreword.frozen import frozen
+from foreword.gateway.admission import ROUGHLY
+from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_order, write_summary
+from foreword.gateway.inbox import Claimed
+from foreword.gateway.lane import find_lane
+from foreword.gateway.past import Row, fold, read_past
+from foreword.gateway.room import catch_up
+from foreword.gateway.writer import Writer
+from foreword.runtime.history import Messages, recount
+from foreword.tokens import Meter
+from foreword.turn import Extension, State, Task, Toolset, Turn
+from foreword.words import Mode
+from foreword.workspace import Workspace
+
+CHANGED = "What you may see here has changed since you wrote, so this is not answered. Please write again."
+
+
+class Changed(InputError):
+    """What a person may see has changed since they wrote; a session keeps its clearance for life."""
+
+
+@frozen
+class Equipment:
+    """What a session brings to its turns, beyond what was said."""
+
+    tools: Toolset
+    extensions: tuple[Extension, ...] = ()
+    model: str = ""
+    task: Task | None = None
+    state: State = State()
+
+
+class Equips(Protocol):
+    """Where a turn finds its tools, its model and its tasks."""
+
+    async def equip(self, claimed: Claimed) -> Equipment:
+        """Find what a turn works with."""
+
+
+@frozen
+class Prepared:
+    """A turn that is ready to run."""
+
+    assembly: Assembly
+    history: Messages
+
+
+class Preparing:
+    """Prepares the turns of a workspace."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        writer: Writer,
+        equips: Equips,
+        ask: Callable[[Assembly, Step], Awaitable[str]],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._workspace = workspace
+        self._writer = writer
+        self._equips = equips
+        self._ask = ask
+        self.now = now
+        # One thread: the prompt is assembled beside the loop, and one at a time.
+        self._bench = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
+
+    async def prepare(self, trace: Trace, claimed: Claimed, *, fold: bool = False) -> Prepared:
+        """Prepare a turn; a conversation that has become too long is folded first."""
+        if fault := self.find_change(claimed):
+            raise Changed(fault)
+        incoming = claimed.incoming
+        past = await self._writer.do(lambda state: recall_past(state, claimed))
+        equipment = await self._equips.equip(claimed)
+        turn = make_turn(claimed, equipment, past, self.now())
+        bare = await self.assemble(replace(turn, history=())) if past else await self.assemble(turn)
+        if bare.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
+            raise Changed(CHANGED)
+        trace.context = find_context(bare)
+        room, message = find_room(bare), bare.terms.meter.count(incoming.text)
+        if message > room:
+            raise InputError(
+                f"the message is too long: {message:,} tokens, and the model has room for {room:,} beside its prompt"
+            )
+        if not past:
+            return Prepared(assembly=bare, history=())
+        if fold or is_full(past, message, room):
+            past = await self._fold(trace, claimed, past, bare)
+        assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
+        return Prepared(assembly=assembly, history=join(past))
+
+    async def foresee(self, claimed: Claimed) -> Assembly:
+        """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
+        past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
+        return await self.assemble(make_turn(claimed, await self._equips.equip(claimed), past, self.now()))
+
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn)
+
+    def find_change(self, claimed: Claimed) -> str:
+        """Say that a person's clearance is not that of their session any more, or nothing."""
+        incoming = claimed.incoming
+        self._workspace.refresh()
+        try:
+            lane = find_lane(incoming, self._workspace.config).lane
+        except InputError as error:
+            return str(error)
+        if lane.clearance == claimed.session.lane.clearance:
+            return ""
+        return CHANGED
+
+    def weigh(self, prepared: Prepared, messages: Messages) -> int:
+        """Weigh messages as the model of the turn counts them."""
+        return weigh(prepared.assembly.terms.meter, messages)
+
+    def weigh_roughly(self, messages: Messages) -> int:
+        """Weigh messages of a turn that never had a prompt."""
+        return sum(len(message.text) for message in recount(messages)) // ROUGHLY
+
+    def close(self) -> None:
+        """Let go of the thread."""
+        self._bench.shutdown()
+
+    async def _fold(self, trace: Trace, claimed: Claimed, past: Sequence[Row], assembly: Assembly) -> Sequence[Row]:
+        """Fold the oldest turns, and tell it."""
+        meter, room = assembly.terms.meter, find_room(assembly)
+        cut = choose_cut(past, room)
+        if not cut.folded:
+            return past
+        before = sum(row.tokens for row in past)
+        with trace.step(EventType.SESSION_COMPACTED, turns=cut.turns, tokens_before=before) as step:
+            order = write_order(cut, meter, room)
+            text, by = "", assembly.turn.model
+            try:
+                bare = make_order(claimed, assembly, order)
+                text = await self._ask(await self.assemble(bare), step)
+            except ForewordError as error:
+                step.note(model_failed=type(error).__name__)
+            if not text.strip():
+                text, by = shorten_all(cut, meter, room), "rule"
+            piece = write_summary(text, meter, self.now())
+            upto = cut.folded[-1].position
+
+            def work(state: sqlite3.Connection) -> list[Row]:
+                fold(state, claimed.session.id, upto, piece)
+                return read_past(state, claimed.session.id)
+
+            kept = await self._writer.do(work)
+            step.note(tokens_after=sum(row.tokens for row in kept), by=by)
+        return kept
+
+
+def recall_past(state: sqlite3.Connection, claimed: Claimed) -> Sequence[Row]:
+    """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
+    if claimed.session.lane.user == "" and claimed.incoming.room and not claimed.taken:
+        catch_up(state, claimed.session)
+    return read_past(state, claimed.session.id)
+
+
+def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: datetime) -> Turn:
+    """Make the turn of a message."""
+    incoming, session = claimed.incoming, claimed.session
+    return Turn(
+        agent=session.lane.agent,
+        user=incoming.user,
+        channel=incoming.channel,
+        room=incoming.room,
+        situation=incoming.situation,
+        session=session.id,
+        message=incoming.text,
+        history=recount(join(past)),
+        project=incoming.project,
+        plan=session.plan if incoming.plan is None else incoming.plan,
+        client=incoming.client,
+        tools=equipment.tools,
+        extensions=equipment.extensions,
+        model=equipment.model,
+        task=equipment.task,
+        state=equipment.state,
+        now=now,
+    )
+
+
+def make_order(claimed: Claimed, assembly: Assembly, order: str) -> Turn:
+    """Make the turn that sums up: without tools, and without what was said as a history."""
+    incoming = claimed.incoming
+    return Turn(
+        agent=assembly.turn.agent,
+        user=incoming.user,
+        channel=incoming.channel,
+        room=incoming.room,
+        situation=incoming.situation,
+        session=claimed.session.id,
+        message=order,
+        model=assembly.turn.model,
+        mode=Mode.NONE,
+        now=assembly.turn.now,
+    )
+
+
+def join(past: Sequence[Row]) -> Messages:
+    """Join the rows of a past."""
+    return tuple(message for row in past for message in row.messages)
+
+
+def weigh(meter: Meter, messages: Messages) -> int:
+    """Weigh messages."""
+    return sum(meter.count(message.text) for message in recount(messages))
+
+
+def find_room(assembly: Assembly) -> int:
+    """Find how many tokens of the window are left for the conversation, beside the prompt and the answer."""
+    facts = assembly.terms.meter.facts
+    return max(0, facts.window - assembly.used - min(8_192, facts.window // 4))

@@ -1,0 +1,38 @@
+"""Reads what came of turns."""
+
+import json
+import sqlite3
+
+from foreword.events.event import Usage
+from foreword.gateway.message import Reply, State
+from foreword.gateway.moment import read_moment
+
+ASKED = (
+    "SELECT turns.id, turns.session_id, sessions.agent, turns.user_id, turns.state, turns.reply, turns.received,"
+    " turns.finished, turns.usage, turns.cost_usd, turns.prompt_hash"
+    " FROM turns JOIN sessions ON sessions.id = turns.session_id"
+)
+
+
+def find_reply(state: sqlite3.Connection, turn: str) -> Reply | None:
+    """Find what came of a turn so far."""
+    row = state.execute(f"{ASKED} WHERE turns.id = ?", (turn,)).fetchone()
+    return read_reply(row) if row else None
+
+
+def read_reply(row: tuple[object, ...]) -> Reply:
+    """Read a row."""
+    turn, session, agent, user, state, text, received, finished, usage, cost, prompt = row
+    return Reply(
+        turn=str(turn),
+        session=str(session),
+        agent=str(agent),
+        user=str(user),
+        state=State(state),
+        text=str(text or ""),
+        received=read_moment(str(received)),
+        finished=read_moment(str(finished)) if finished else None,
+        usage=Usage(**json.loads(str(usage))) if usage else Usage(),
+        cost_usd=float(str(cost)) if cost is not None else (None if usage else 0.0),
+        prompt_hash=str(prompt or ""),
+    )

@@ -1,0 +1,121 @@
+"""The sessions of people: listed, looked at, begun anew, forked, and what each is set to."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from foreword.errors import InputError
+from foreword.gateway.lane import Lane
+from foreword.gateway.message import NotFound
+from foreword.gateway.past import Kind, Row, copy_past, read_past
+from foreword.gateway.session import COLUMNS, OF_LANE, Session, add_session, find_current, get_session, read_session
+from foreword.gateway.writer import Writer
+from foreword.store.plans import Plan, PlanState, find_newest, list_plans, mark_plan
+from foreword.store.tasks import read_tasks
+from foreword.turn import Task
+
+MOST = 200  # sessions of one list
+
+
+class Sessions:
+    """The sessions that the state holds."""
+
+    def __init__(self, writer: Writer, clock: Callable[[], datetime]) -> None:
+        self._writer = writer
+        self._clock = clock
+
+    async def list(self, user: str, limit: int = MOST) -> Sequence[Session]:
+        """List the private sessions of a person, those used last first."""
+
+        def work(state: sqlite3.Connection) -> list[Session]:
+            asked = f"SELECT {COLUMNS} FROM sessions WHERE user_id = ? AND user_id != '' ORDER BY used DESC LIMIT ?"
+            return [read_session(row) for row in state.execute(asked, (user, min(limit, MOST)))]
+
+        return await self._writer.do(work)
+
+    async def find(self, identifier: str) -> Session | None:
+        """Find a session by its id."""
+        return await self._writer.do(lambda state: get_session(state, identifier))
+
+    async def find_current(self, lane: Lane) -> Session | None:
+        """Find the session that a lane goes on with."""
+        return await self._writer.do(lambda state: find_current(state, lane))
+
+    async def begin(self, lane: Lane, situation: str) -> Session:
+        """Begin a session anew; the lane goes on with it."""
+        return await self._writer.do(lambda state: add_session(state, lane, situation, self._clock()))
+
+    async def resume(self, identifier: str) -> Session:
+        """Have a lane go on with one of its earlier sessions."""
+
+        def work(state: sqlite3.Connection) -> Session:
+            session = get_session(state, identifier)
+            if session is None:
+                raise NotFound("session")
+            state.execute(f"UPDATE sessions SET current = 0 WHERE {OF_LANE} AND current = 1", session.lane.key)
+            state.execute("UPDATE sessions SET current = 1 WHERE id = ?", (identifier,))
+            return session
+
+        return await self._writer.do(work)
+
+    async def fork(self, identifier: str, turns: int | None = None) -> Session:
+        """Fork a session after so many of its turns, or at its end; the lane goes on with the fork."""
+
+        def work(state: sqlite3.Connection) -> Session:
+            session = get_session(state, identifier)
+            if session is None:
+                raise NotFound("session")
+            found = state.execute(
+                "SELECT position FROM history WHERE session_id = ? AND kind = ? ORDER BY position",
+                (identifier, str(Kind.TURN)),
+            ).fetchall()
+            count = len(found) if turns is None else turns
+            if not 0 <= count <= len(found):
+                raise InputError(f"this session has {len(found)} turns, so it cannot be forked after {turns}")
+            made = add_session(state, session.lane, session.situation, self._clock(), session)
+            copy_past(state, identifier, found[count - 1][0] if count else 0, made.id)
+            return made
+
+        return await self._writer.do(work)
+
+    async def read(self, identifier: str) -> Sequence[Row]:
+        """Read what a session goes on from."""
+        return await self._writer.do(lambda state: read_past(state, identifier))
+
+    async def set_plan(self, identifier: str, *, on: bool) -> None:
+        """Have the agent only plan in this session, or let it act."""
+        await self._set(identifier, "plan", int(on))
+
+    async def set_model(self, identifier: str, model: str) -> None:
+        """Choose another model for this session; nothing goes back to the agent's own."""
+        await self._set(identifier, "model", model)
+
+    async def list_plans(self, identifier: str) -> Sequence[Plan]:
+        """List the plans of a session, the newest first."""
+        return await self._writer.do(lambda state: list_plans(state, identifier))
+
+    async def settle_plan(self, identifier: str, became: PlanState) -> Plan:
+        """Say what becomes of the newest plan; one that is accepted lets the agent act."""
+
+        def work(state: sqlite3.Connection) -> Plan:
+            plan = find_newest(state, identifier)
+            if plan is None:
+                raise InputError("this session has no plan yet; turn plan mode on and ask for one")
+            mark_plan(state, plan.id, became)
+            if became is PlanState.ACCEPTED:
+                state.execute("UPDATE sessions SET plan = 0 WHERE id = ?", (identifier,))
+            return replace(plan, state=became)
+
+        return await self._writer.do(work)
+
+    async def list_tasks(self, identifier: str) -> Sequence[Task]:
+        """List the tasks of a session."""
+        return await self._writer.do(lambda state: read_tasks(state, identifier))
+
+    async def _set(self, identifier: str, column: str, value: int | str) -> None:
+        def work(state: sqlite3.Connection) -> None:
+            if state.execute(f"UPDATE sessions SET {column} = ? WHERE id = ?", (value, identifier)).rowcount != 1:
+                raise NotFound("session")
+
+        await self._writer.do(work)

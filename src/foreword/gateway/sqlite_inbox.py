@@ -1,0 +1,278 @@
+"""The inbox in the state's own file, by the standard library; every method is one transaction."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from foreword.events.event import Place, Usage
+from foreword.gateway.admission import ROUGHLY, find_repeated, write_key
+from foreword.gateway.beginning import extend
+from foreword.gateway.inbox import Arrival, Claimed, Ending, LeaseLost, Spent
+from foreword.gateway.message import Accepted, State
+from foreword.gateway.moment import read_moment, write_moment
+from foreword.gateway.owner import is_dead, name_owner
+from foreword.gateway.past import Kind, Piece, add_piece
+from foreword.gateway.request import read_request, write_request
+from foreword.gateway.session import COLUMNS, read_session, touch
+from foreword.gateway.writer import Writer
+from foreword.runtime.history import Messages, close, dump, load, recount
+from foreword.store.plans import add_plan
+from foreword.turn import Message
+
+LEASE = timedelta(seconds=30)
+MINE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"
+CLAIMED = (
+    "turns.id, turns.text, turns.request, turns.attempt, turns.place, turns.received, turns.taken, turns.usage,"
+    f" turns.cost_usd, {', '.join(f'sessions.{name.strip()}' for name in COLUMNS.split(','))}"
+)
+CLAIM = """
+UPDATE turns SET state = 'running', attempt = attempt + 1, lease_owner = ?, lease_until = ? WHERE number IN (
+    SELECT number FROM turns AS mine
+    WHERE finished IS NULL AND (state IN ('waiting', 'queued') AND due <= ?
+        OR state = 'running' AND (lease_until < ? AND lease_owner != ?
+            OR lease_owner IN (SELECT value FROM json_each(?))))
+    AND NOT EXISTS (
+        SELECT 1 FROM turns AS other
+        WHERE other.session_id = mine.session_id AND other.number < mine.number AND other.finished IS NULL)
+    ORDER BY number LIMIT ?)
+RETURNING id"""
+
+
+class SqliteInbox:
+    """Keeps accepted messages in a file."""
+
+    def __init__(self, writer: Writer, clock: Callable[[], datetime], lease: timedelta = LEASE) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._lease = lease
+        self._owner = name_owner()
+
+    async def add(self, arrival: Arrival) -> Claimed | Accepted:
+        """Accept a message, and claim it at once where nothing of its session comes first."""
+        return await self._writer.do(lambda state: self._add(state, arrival))
+
+    def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
+        incoming, session = arrival.incoming, arrival.session
+        if incoming.key and (known := find_repeated(state, incoming)):
+            return Accepted(turn=known.turn, session=known.session.id, repeated=True)
+        first = state.execute(
+            "SELECT state, due FROM turns WHERE session_id = ? AND finished IS NULL ORDER BY number LIMIT 1",
+            (session.id,),
+        ).fetchone()
+        became, due = State.RUNNING, arrival.now.timestamp()
+        if first:
+            became = State.QUEUED if first[0] == "queued" else State.WAITING
+            due = max(due, first[1]) if first[0] == "queued" else due
+        held = became is State.RUNNING
+        state.execute(
+            "INSERT INTO turns (id, session_id, user_id, channel, text, request, state, attempt, due, lease_owner,"
+            " lease_until, place, received, key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                arrival.turn,
+                session.id,
+                incoming.user,
+                incoming.channel,
+                incoming.text,
+                write_request(incoming),
+                str(became),
+                int(held),
+                due,
+                self._owner if held else "",
+                (arrival.now + self._lease).timestamp() if held else 0.0,
+                json.dumps(asdict(arrival.place)),
+                write_moment(arrival.now),
+                write_key(incoming),
+            ),
+        )
+        touch(state, session.id, arrival.now)
+        if not held:
+            return Accepted(turn=arrival.turn, session=session.id)
+        return Claimed(
+            turn=arrival.turn,
+            session=session,
+            incoming=incoming,
+            attempt=1,
+            place=arrival.place,
+            received=arrival.now,
+        )
+
+    async def claim(self, most: int) -> Sequence[Claimed]:
+        """Claim turns that are due, one of each session, and those that a dead process left."""
+        return await self._writer.do(lambda state: self._claim(state, most))
+
+    def _claim(self, state: sqlite3.Connection, most: int) -> list[Claimed]:
+        now = self._clock()
+        owners = state.execute("SELECT DISTINCT lease_owner FROM turns WHERE finished IS NULL").fetchall()
+        dead = json.dumps([owner for (owner,) in owners if owner and is_dead(owner)])
+        moment = now.timestamp()
+        until = (now + self._lease).timestamp()
+        got = state.execute(CLAIM, (self._owner, until, moment, moment, self._owner, dead, most)).fetchall()
+        return [get_claimed(state, turn) for (turn,) in got]
+
+    async def keep(self, claimed: Claimed, messages: Messages) -> None:
+        """Keep the turn's own messages after a step."""
+        stored = dump(messages)
+        await self._write(claimed, "taken = ?", (stored,))
+
+    async def begin(self, claimed: Claimed, call: str, name: str) -> bool:
+        """Note that a call begins which changes the world; False if it had begun before."""
+
+        def work(state: sqlite3.Connection) -> bool:
+            self._hold(state, claimed)
+            asked = "INSERT OR IGNORE INTO begun (turn_id, call_id, name) VALUES (?, ?, ?)"
+            return state.execute(asked, (claimed.turn, call, name)).rowcount == 1
+
+        return await self._writer.do(work)
+
+    async def finish(self, claimed: Claimed, ending: Ending) -> None:
+        """End a turn: its reply, and its place in the history, together or not at all."""
+        stored = dump(ending.messages) if ending.messages else b""
+
+        def work(state: sqlite3.Connection) -> None:
+            self._set(
+                state,
+                claimed,
+                "state = ?, reply = ?, usage = ?, cost_usd = ?, prompt_hash = ?, finished = ?, taken = NULL,"
+                " lease_owner = '', lease_until = 0",
+                (
+                    str(ending.state),
+                    ending.text,
+                    json.dumps(asdict(ending.spent.usage)),
+                    ending.spent.cost_usd,
+                    ending.prompt_hash,
+                    write_moment(ending.now),
+                ),
+            )
+            if stored:
+                piece = Piece(
+                    kind=Kind.TURN,
+                    messages=stored,
+                    tokens=ending.tokens,
+                    turn=claimed.turn,
+                    beginning=find_beginning(claimed, ending.text),
+                )
+                add_piece(state, claimed.session.id, piece)
+            if ending.plan:
+                add_plan(state, claimed.session.id, ending.text)
+            state.execute("DELETE FROM begun WHERE turn_id = ?", (claimed.turn,))
+            if claimed.incoming.address and ending.text:  # one that was stopped says nothing
+                state.execute(
+                    "INSERT OR IGNORE INTO outbox (turn_id, channel, address, text, state, attempt, due)"
+                    " VALUES (?, ?, ?, ?, 'pending', 0, ?)",
+                    (
+                        claimed.turn,
+                        claimed.incoming.channel,
+                        claimed.incoming.address,
+                        ending.text,
+                        ending.now.timestamp(),
+                    ),
+                )
+            touch(state, claimed.session.id, ending.now)
+
+        await self._writer.do(work)
+
+    async def postpone(self, claimed: Claimed, ending: Ending, due: datetime) -> None:
+        """Leave a turn for later, and with it what waits behind it."""
+        stored = dump(ending.messages) if ending.messages else None
+
+        def work(state: sqlite3.Connection) -> None:
+            self._set(
+                state,
+                claimed,
+                "state = 'queued', due = ?, reply = ?, taken = ?, usage = ?, cost_usd = ?, prompt_hash = ?,"
+                " lease_owner = '', lease_until = 0",
+                (
+                    due.timestamp(),
+                    ending.text,
+                    stored,
+                    json.dumps(asdict(ending.spent.usage)),
+                    ending.spent.cost_usd,
+                    ending.prompt_hash,
+                ),
+            )
+            state.execute(
+                "UPDATE turns SET state = 'queued', due = ?"
+                " WHERE session_id = ? AND finished IS NULL AND state = 'waiting'",
+                (due.timestamp(), claimed.session.id),
+            )
+
+        await self._writer.do(work)
+
+    async def release(self, claimed: Claimed) -> None:
+        """Leave a turn to whoever comes next, at once."""
+        values = "state = 'waiting', due = 0, lease_owner = '', lease_until = 0"
+        await self._write(claimed, values, ())
+
+    async def renew(self) -> Sequence[str]:
+        """Renew the leases of this process; return the turns that somebody wants stopped."""
+        until = (self._clock() + self._lease).timestamp()
+
+        def work(state: sqlite3.Connection) -> list[str]:
+            mine = "finished IS NULL AND lease_owner = ? AND state = 'running'"
+            state.execute(f"UPDATE turns SET lease_until = ? WHERE {mine}", (until, self._owner))
+            found = state.execute(f"SELECT id FROM turns WHERE {mine} AND stop = 1", (self._owner,))
+            return [turn for (turn,) in found]
+
+        return await self._writer.do(work)
+
+    async def stop(self, turn: str) -> State | None:
+        """Stop a turn that nobody works on, or have it stopped by who does; return its state now."""
+        return await self._writer.do(lambda state: self._stop(state, turn))
+
+    def _stop(self, state: sqlite3.Connection, turn: str) -> State | None:
+        idle = state.execute(
+            "UPDATE turns SET state = 'stopped', reply = '', finished = ? WHERE id = ?"
+            " AND state IN ('waiting', 'queued') RETURNING session_id, taken",
+            (write_moment(self._clock()), turn),
+        ).fetchall()
+        for session, taken in idle:
+            if taken:  # what its tools did before it was left for later was done
+                messages = close(load(taken), "stopped before the end")
+                weight = sum(len(message.text) for message in recount(messages)) // ROUGHLY
+                add_piece(state, session, Piece(kind=Kind.TURN, messages=dump(messages), tokens=weight, turn=turn))
+        state.execute("UPDATE turns SET stop = 1 WHERE id = ? AND state = 'running'", (turn,))
+        row = state.execute("SELECT state FROM turns WHERE id = ?", (turn,)).fetchone()
+        return State(row[0]) if row else None
+
+    async def _write(self, claimed: Claimed, values: str, given: Sequence[Any]) -> None:
+        await self._writer.do(lambda state: self._set(state, claimed, values, given))
+
+    def _set(self, state: sqlite3.Connection, claimed: Claimed, values: str, given: Sequence[Any]) -> None:
+        """Write to a turn that is still ours."""
+        key = (claimed.turn, self._owner, claimed.attempt)
+        if state.execute(f"UPDATE turns SET {values} WHERE {MINE}", (*given, *key)).rowcount != 1:
+            raise LeaseLost("another process works on this turn now")
+
+    def _hold(self, state: sqlite3.Connection, claimed: Claimed) -> None:
+        key = (claimed.turn, self._owner, claimed.attempt)
+        if state.execute(f"SELECT 1 FROM turns WHERE {MINE}", key).fetchone() is None:
+            raise LeaseLost("another process works on this turn now")
+
+
+def get_claimed(state: sqlite3.Connection, identifier: str) -> Claimed:
+    """Get a turn that was claimed."""
+    asked = f"SELECT {CLAIMED} FROM turns JOIN sessions ON sessions.id = turns.session_id WHERE turns.id = ?"
+    row = state.execute(asked, (identifier,)).fetchone()
+    turn, text, request, attempt, place, received, taken, usage, cost_usd, *session = row
+    return Claimed(
+        turn=turn,
+        session=read_session(session),
+        incoming=read_request(text, request),
+        attempt=attempt,
+        place=Place(**json.loads(place)),
+        received=read_moment(received),
+        taken=load(taken) if taken else (),
+        spent=Spent(usage=Usage(**json.loads(usage)), cost_usd=cost_usd) if usage else Spent(),
+    )
+
+
+def find_beginning(claimed: Claimed, reply: str) -> str | None:
+    """Hash the conversation up to the end of a turn, as a client that keeps no session will repeat it."""
+    before = claimed.incoming.beginning
+    if before is None:
+        return None
+    asked = extend(before, Message(role="user", text=claimed.incoming.text))
+    return extend(asked, Message(role="assistant", text=reply))

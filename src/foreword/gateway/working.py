@@ -1,0 +1,200 @@
+"""Works on one turn that was claimed: prepares it, runs it, and writes down what came of it."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Protocol
+
+from foreword.assembly import Assembly
+from foreword.errors import BudgetError, InputError
+from foreword.events.event import EventType, Level, Usage
+from foreword.events.trace import Trace, describe_error
+from foreword.frozen import frozen
+from foreword.gateway.delegating import BESIDE
+from foreword.gateway.inbox import Claimed, Ending, Inbox, LeaseLost
+from foreword.gateway.message import State
+from foreword.gateway.preparing import Prepared, Preparing
+from foreword.runtime.ears import Ears, ListenerFailed
+from foreword.runtime.history import Messages, close, find_answer, say
+from foreword.runtime.loop import Loop, Work
+from foreword.runtime.outcome import End, Outcome
+from foreword.turn import Turn
+
+STOPPED = "stopped before the end"
+TOO_LATE = "The model could not be reached for a day, so this message stays unanswered. Please send it again."
+BROKEN = "Something went wrong here, and not with you. The log has the details."
+ENDS = {End.ANSWERED: State.ANSWERED, End.REFUSED: State.REFUSED, End.FAILED: State.FAILED, End.QUEUED: State.QUEUED}
+
+
+@frozen
+class Patience:
+    """How long is waited for a provider that does not answer, and for a disk that takes nothing."""
+
+    later: tuple[float, ...] = (60.0, 120.0, 300.0, 600.0, 900.0)
+    """Seconds after which a queued turn is tried again; the last ones again and again."""
+    give_up: timedelta = timedelta(days=1)
+    disk: tuple[float, ...] = (0.2, 1.0, 2.0, 5.0)
+    """Seconds after which an ending that could not be written is written again."""
+
+
+USUAL = Patience()
+
+
+class Aside(Protocol):
+    """Who is told that an ending could not be written yet."""
+
+    def __call__(self, claimed: Claimed, ending: Ending) -> None:
+        """Take note of what came of the turn, so that nobody waits for the disk."""
+
+
+class Steps:
+    """The steps of one turn as they are kept."""
+
+    def __init__(self, claimed: Claimed, inbox: Inbox, ears: Ears) -> None:
+        self.messages: Messages = claimed.taken
+        self._claimed = claimed
+        self._inbox = inbox
+        self.ears = replace(ears, step=self._keep)
+
+    async def _keep(self, messages: Messages) -> None:
+        await self._inbox.keep(self._claimed, messages)
+        self.messages = messages
+
+    def close(self, words: str) -> Messages:
+        """Close the turn where it stands, so that the next one can follow."""
+        return close(self.messages or (say(self._claimed.incoming.text),), words)
+
+
+class Working:
+    """Works on turns; whoever stops one cancels the task that runs it."""
+
+    def __init__(
+        self, inbox: Inbox, preparing: Preparing, loop: Loop, aside: Aside, patience: Patience = USUAL
+    ) -> None:
+        self._inbox = inbox
+        self._preparing = preparing
+        self._loop = loop
+        self._aside = aside
+        self._patience = patience
+
+    async def work(self, trace: Trace, claimed: Claimed, ears: Ears, stopped: Callable[[], bool]) -> Ending:
+        """Work on a turn to its end, or as far as it goes now; a process that ends leaves it to the next one."""
+        steps = Steps(claimed, self._inbox, ears)
+        if stopped():  # before it began
+            trace.tell(EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error=STOPPED)
+            ending = self._end(claimed, State.STOPPED, "", steps.close(STOPPED))
+            return await self._write(trace, claimed, ending)
+        try:
+            ending = await self._answer(trace, claimed, steps)
+        except asyncio.CancelledError:
+            if not stopped():
+                raise
+            ending = self._end(claimed, State.STOPPED, "", steps.close(STOPPED))
+        except LeaseLost:
+            raise
+        except Exception as error:
+            if isinstance(error, ListenerFailed) and isinstance(error.__cause__, LeaseLost):
+                raise error.__cause__ from error
+            if trace.failure is not error:
+                trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
+            told = str(error) if isinstance(error, InputError | BudgetError) else BROKEN
+            # What was refused before any model saw it stays out of the history: it may be what is too long.
+            unseen = told is not BROKEN and not steps.messages
+            ending = self._end(claimed, State.FAILED, told, () if unseen else steps.close("the turn failed"))
+        try:
+            return await self._write(trace, claimed, ending)
+        except LeaseLost:
+            raise
+        except Exception as error:  # noqa: BLE001 - what cannot be written must not block its session for ever
+            trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
+            return await self._write(trace, claimed, self._end(claimed, State.FAILED, BROKEN, ()))
+
+    async def foresee(self, claimed: Claimed) -> Assembly:
+        """Assemble what a turn would begin with."""
+        return await self._preparing.foresee(claimed)
+
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn that nobody sends, such as one that stands for what a person may see."""
+        return await self._preparing.assemble(turn)
+
+    async def _answer(self, trace: Trace, claimed: Claimed, steps: Steps) -> Ending:
+        prepared = await self._preparing.prepare(trace, claimed)
+        beside: list[tuple[Usage, float | None]] = []
+        BESIDE.set(beside)
+        outcome = await self._run(trace, claimed, prepared, steps)
+        spent = claimed.spent.add(outcome.usage, outcome.cost_usd)
+        if outcome.too_long and prepared.history:
+            prepared = await self._preparing.prepare(trace, claimed, fold=True)
+            # The last message says that it was too long; what the tools did before it is not done again.
+            taken = outcome.messages[:-1] if find_answer(outcome.messages[:-1]) else ()
+            outcome = await self._run(trace, replace(claimed, taken=taken), prepared, steps)
+            spent = spent.add(outcome.usage, outcome.cost_usd)
+        for usage, usd in beside:
+            spent = spent.add(usage, usd)
+        state, text = ENDS[outcome.end], outcome.text
+        if state.ended and (fault := self._preparing.find_change(claimed)):
+            state, text = State.FAILED, fault
+        weight = self._preparing.weigh(prepared, outcome.messages)
+        return Ending(
+            state=state,
+            text=text,
+            messages=outcome.messages,
+            spent=spent,
+            now=self._preparing.now(),
+            prompt_hash=outcome.prompt_hash,
+            tokens=weight,
+            plan=state is State.ANSWERED and prepared.assembly.turn.plan,
+            wait=outcome.wait,
+        )
+
+    async def _run(self, trace: Trace, claimed: Claimed, prepared: Prepared, steps: Steps) -> Outcome:
+        work = Work(assembly=prepared.assembly, history=prepared.history, taken=claimed.taken, attempt=claimed.attempt)
+        return await self._loop.run(work, trace, steps.ears)
+
+    def _end(self, claimed: Claimed, state: State, text: str, messages: Messages) -> Ending:
+        """End a turn without a prompt to weigh it by."""
+        return Ending(
+            state=state,
+            text=text,
+            messages=messages,
+            spent=claimed.spent,
+            now=self._preparing.now(),
+            tokens=self._preparing.weigh_roughly(messages),
+        )
+
+    async def _write(self, trace: Trace, claimed: Claimed, ending: Ending) -> Ending:
+        """Write down what came of a turn, however long the disk takes nothing."""
+        if ending.state is State.QUEUED and ending.now - claimed.received > self._patience.give_up:
+            closed = close(ending.messages or (say(claimed.incoming.text),), "not answered")
+            ending = self._end(claimed, State.FAILED, TOO_LATE, closed)
+        if ending.state is State.QUEUED:
+            due = ending.now + timedelta(seconds=self._choose_wait(claimed.attempt, ending.wait))
+            await self._insist(trace, claimed, ending, lambda: self._inbox.postpone(claimed, ending, due))
+            return ending
+        await self._insist(trace, claimed, ending, lambda: self._inbox.finish(claimed, ending))
+        if not claimed.incoming.address:
+            trace.tell(EventType.MESSAGE_SENT, length=len(ending.text), attempt=claimed.attempt)
+        return ending
+
+    def _choose_wait(self, attempt: int, asked: float | None) -> float:
+        later = self._patience.later
+        longest = self._patience.give_up.total_seconds()
+        return min(max(later[min(attempt, len(later)) - 1], asked or 0.0), longest)
+
+    async def _insist(
+        self, trace: Trace, claimed: Claimed, ending: Ending, write: Callable[[], Awaitable[None]]
+    ) -> None:
+        tries = 0
+        while True:
+            try:
+                await write()
+            except sqlite3.Error as error:
+                if tries == 0:
+                    self._aside(claimed, ending)
+                    trace.tell(EventType.CHANNEL_ERROR, **describe_error(error))
+                await asyncio.sleep(self._patience.disk[min(tries, len(self._patience.disk) - 1)])
+                tries += 1
+            else:
+                return

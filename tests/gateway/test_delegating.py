@@ -1,0 +1,60 @@
+"""A subagent does a piece of work with the minimal prompt, below the call that asked for it."""
+
+import asyncio
+
+from house import FILES, open_house, say
+
+from foreword.gateway.message import State
+from foreword.testing import Called, Says
+
+
+def asks(task, **more):
+    """Have the model delegate."""
+    return Says(calls=(Called(name="delegate", arguments={"task": task, **more}),))
+
+
+def test_a_report(tmp_path, stand_in):
+    """Its report is the result of the call; it sees its task and nothing of the conversation."""
+    stand_in.follow(Says(text="Hello."), asks("Count the bees."), Says(text="Forty."), Says(text="There are forty."))
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            await say(gateway, "secret: the key is under the mat")
+            return await say(gateway, "How many bees?")
+
+    reply = asyncio.run(run())
+    assert (reply.state, reply.text) == (State.ANSWERED, "There are forty.")
+    helper = stand_in.requests[2].body
+    assert len(helper["messages"]) == 1
+    assert "Count the bees." in str(helper["messages"])
+    assert "under the mat" not in str(helper)
+    names = {tool["name"] for tool in helper.get("tools", ())}
+    assert "delegate" not in names
+    assert "update_instructions" not in names
+    assert "memory_search" in names
+    assert len(str(helper["system"])) < len(str(stand_in.requests[1].body["system"]))
+
+
+def test_its_cost(tmp_path, stand_in):
+    """What it used is part of the turn's sum."""
+    stand_in.follow(asks("Count."), Says(text="Forty."), Says(text="Forty."))
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            return await say(gateway, "How many?")
+
+    reply = asyncio.run(run())
+    assert len(stand_in.requests) == 3
+    assert reply.usage.tokens_in == sum(request.counted.total for request in stand_in.requests)
+
+
+def test_no_such_agent(tmp_path, stand_in):
+    """An agent that does not exist is answered to the model, and the turn goes on."""
+    stand_in.follow(asks("Count.", agent="nobody"), Says(text="I could not."))
+
+    async def run():
+        async with open_house(tmp_path, stand_in, files=FILES) as gateway:
+            return await say(gateway, "How many?")
+
+    assert asyncio.run(run()).text == "I could not."
+    assert "unknown agent" in str(stand_in.body["messages"][-1])

@@ -1,0 +1,166 @@
+"""Claims about calls that change something: a person is asked, and none is begun twice."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
+
+from foreword import Trust
+from foreword.events.event import EventType
+from foreword.runtime.acting import Beside, BuiltIn, TimeLimits
+from foreword.runtime.calls import Asked
+from foreword.runtime.consent import write_question
+from foreword.runtime.ears import Asking, Returned
+from foreword.runtime.history import dump, load
+from foreword.runtime.loop import Bounds
+from foreword.standin import Called, Says
+
+SWITCH = replace(LAMPS, changes=True)
+
+
+def light(talk, *errors):
+    """Let a conversation turn on lamps, which changes something."""
+    lamps = Lamps(*errors)
+    talk.options["tools"] = Beside({"lamps": lamps}, BuiltIn(talk.workspace))
+    return lamps
+
+
+def call(model, *rooms):
+    """Say calls as a model makes them."""
+    if model == "ollama:tiny":
+        blocks = [json.dumps({"tool": "lamps", "arguments": {"room": room}}) for room in rooms]
+        return Says(text="".join(f"```tool_call\n{block}\n```\n" for block in blocks))
+    return Says(calls=tuple(Called(name="lamps", arguments={"room": room}) for room in rooms))
+
+
+def read_results(outcome):
+    """Read what the tools answered in the first round."""
+    texts = [part.content for part in outcome.messages[2].parts]
+    return [text for one in texts for text in ([one] if isinstance(one, str) else one)]
+
+
+@pytest.mark.parametrize("model", [*MODELS.values(), "ollama:tiny"])
+@pytest.mark.parametrize(("answer", "noted"), [(True, "yes"), (False, "no"), (None, None)])
+def test_asking(tmp_path, stand_in, model, answer, noted):
+    """A person is asked before something is changed; without them it goes on, and a no is told as refused."""
+    talk = Conversation(tmp_path, stand_in.url, model)
+    lamps = light(talk)
+    talk.allows = answer
+    done = answer is not False
+    stand_in.follow(call(model, "hall"), Says(text="Good."))
+    outcome = talk.run("Light, please.", **with_tools(SWITCH))
+    assert outcome.text == "Good."
+    assert [(one.name, one.question) for one in talk.asked] == [("lamps", "lamps\n  room: hall")]
+    assert len(lamps.asked) == int(done)
+    (told,) = talk.pick(EventType.TOOL_CALL)
+    assert (told.facts.get("confirmed"), told.facts["status"]) == (noted, "ok" if done else "refused")
+    assert Returned(name="lamps", done=done) in talk.deltas
+    if not done:
+        assert read_results(outcome)[0].endswith("lamps was not called: the person did not allow it.")
+
+
+def test_only_what_changes(tmp_path, stand_in):
+    """Nobody is asked about a tool that changes nothing, nor about a call that cannot be made."""
+    talk = Conversation(tmp_path, stand_in.url)
+    light(talk)
+    wrong = Called(name="lamps", arguments={"room": 7})
+    listing = Called(name="memory_list", arguments={})
+    stand_in.follow(Says(calls=(listing, wrong)), Says(text="Good."))
+    talk.run("Light, please.", **with_tools(SWITCH))
+    assert (talk.asked, talk.begun) == ([], set())
+
+
+@pytest.mark.parametrize(("answer", "done"), [(True, True), (None, False)])
+def test_writing_below(tmp_path, stand_in, answer, done):
+    """What can be read below the clearance of the turn is written only after a person has confirmed it."""
+    talk = Conversation(tmp_path, stand_in.url)
+    lamps = light(talk)
+    talk.allows = answer
+    stand_in.follow(call("", "hall"), Says(text="Good."))
+    outcome = talk.run("Light, please.", **with_tools(replace(SWITCH, reaches=Trust.INNER)))
+    assert len(lamps.asked) == int(done)
+    assert ("can be read at inner, below the trust of this conversation" in read_results(outcome)[0]) is not done
+
+
+def test_plan_mode(tmp_path, stand_in):
+    """In plan mode nothing is changed and nobody is asked."""
+    talk = Conversation(tmp_path, stand_in.url)
+    lamps = light(talk)
+    stand_in.follow(call("", "hall"), Says(text="Goal: light."))
+    outcome = talk.run("Light, please.", plan=True, **with_tools(SWITCH))
+    assert "plan mode is on" in read_results(outcome)[0]
+    assert (lamps.asked, talk.asked, talk.begun) == ([], [], set())
+
+
+def test_time_to_think(tmp_path, stand_in):
+    """The time that a person thinks is not the tool's; the tool has its own."""
+    talk = Conversation(tmp_path, stand_in.url)
+    lamps = light(talk, None, 5.0)
+
+    async def think(_):
+        await asyncio.sleep(0.2)
+        return True
+
+    talk.decide = think
+    stand_in.follow(call("", "hall", "attic"), Says(text="Good."))
+    talk.options["bounds"] = Bounds(limits=TimeLimits(usual=60.0))
+    outcome = talk.run("Light, please.", **with_tools(replace(SWITCH, seconds=0.15)))
+    assert read_results(outcome) == ["The lamp in the hall is on.", "lamps did not answer within 0.15 seconds."]
+    assert len(lamps.asked) == 2
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("model", [*MODELS.values(), "ollama:tiny"])
+def test_begun_once(tmp_path, stand_in, model):
+    """A call that was begun when the process died is not made again; one that was not is made."""
+    talk = Conversation(tmp_path, stand_in.url, model)
+    lamps = light(talk, None, Killed())
+    stand_in.follow(call(model, "hall", "hall", "shed"), call(model, "hall"), Says(text="Good."))
+    with pytest.raises(Killed):
+        asyncio.run(talk.say("Light, please.", **with_tools(SWITCH)))
+    taken = load(dump(talk.steps[-1]))
+    outcome = talk.run("Light, please.", taken, **with_tools(SWITCH))
+    first, second, third = read_results(outcome)
+    assert first.endswith("The lamp in the hall is on.")
+    assert "had begun before an interruption, and nobody knows whether it was done" in second
+    assert third.endswith("The lamp in the shed is on.")
+    assert [one["room"] for one in lamps.asked] == ["hall", "hall", "shed", "hall"]
+    assert len(talk.begun) == 4
+    interrupted = [event.facts.get("interrupted") for event in talk.pick(EventType.TOOL_CALL)]
+    assert interrupted.count("yes") == 1
+
+
+@pytest.mark.parametrize("what", ["note_begun", "decide"])
+def test_deaf_people(tmp_path, stand_in, what):
+    """Where a beginning cannot be kept or a person cannot be asked by mistake, nothing is changed."""
+    talk = Conversation(tmp_path, stand_in.url)
+    lamps = light(talk)
+
+    async def fail(*_):
+        raise OSError("disk full")
+
+    setattr(talk, what, fail)
+    stand_in.follow(call("", "hall"))
+    with pytest.raises(Exception, match="disk full"):
+        talk.run("Light, please.", **with_tools(SWITCH))
+    assert lamps.asked == []
+
+
+def test_the_question():
+    """A question shows every argument on its own line, cut with its length, and no sign can hide another."""
+    arguments = {"path": "a\nb\u202etxt", "text": "x" * 5_000, "deep": {"n": [1, None]}}
+    lines = write_question(Asked(name="write_file", arguments=arguments)).split("\n")
+    assert lines == [
+        "write_file",
+        "  path: a\\nb\\u202etxt",
+        f"  text: {'x' * 2_000}… (5,000 characters)",
+        '  deep: {"n": [1, null]}',
+    ]
+    many = write_question(Asked(name="t", arguments={str(number): "" for number in range(25)}))
+    assert many.endswith("\n  (5 more)")
+    assert Asking(id="1", name="t", question=many).name == "t"

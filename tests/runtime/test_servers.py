@@ -1,0 +1,317 @@
+"""Claims about MCP servers: their tools are ours, and whatever they do the agent goes on."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from foreword import InputError, Toolset, Trust, Turn, UnknownName
+from foreword.events.event import NOBODY, EventType, Level
+from foreword.runtime.child import Times
+from foreword.runtime.failing import ToolFailed
+from foreword.runtime.servers import Servers
+from foreword.testing import Heard, make_workspace
+
+SCRIPT = str(Path(__file__).parent / "tool_server.py")
+
+
+def configure(*servers):
+    """Write a configuration with servers, each its words and further settings."""
+    written = [{"command": [sys.executable, SCRIPT, *words], **more} for words, more in servers]
+    return (
+        "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
+        f"agents: {{reid: {{model: 'openai:gpt-5', mcp: {json.dumps(written)}}}, plain: {{model: 'openai:gpt-5'}}}}\n"
+    )
+
+
+class Place:
+    """A workspace with servers."""
+
+    def __init__(self, folder, config, **options):
+        self.heard = Heard()
+        self.folder = folder
+        self.ws = make_workspace(folder, {"foreword.yaml": config})
+        times = Times(**{"showing": 1.0, "ending": 0.2, **options})
+        self.servers = Servers(self.ws, self.heard, {**os.environ, "TOKEN": "t0ken"}, times=times)
+
+    async def assemble(self, user="alice", agent="reid", reserved=()):
+        """Assemble a turn with the tools of an agent's servers."""
+        tools, extensions = await self.servers.list(agent, reserved)
+        turn = Turn(agent=agent, user=user, situation="dm", tools=Toolset(tools), extensions=extensions)
+        return self.ws.assemble(turn)
+
+    async def call(self, name, **arguments):
+        """Call a tool in a turn of alice's."""
+        return (await self.servers.call(await self.assemble(), name, arguments)).text
+
+    async def find_process(self):
+        """Find the process of the server."""
+        return int(await self.call("small_do", what="pid"))
+
+
+def run(folder, *servers, **options):
+    """Run a test in a workspace with servers."""
+
+    def start(test):
+        async def go():
+            place = Place(folder, configure(*servers), **options)
+            async with place.servers:
+                await test(place)
+            return place
+
+        return asyncio.run(go())
+
+    return start
+
+
+def is_running(pid):
+    """Whether a process is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+IMAGE = """\
+(image/png, about 1,200 bytes, which are not shown)
+words of a resource
+(a/b, about 3 bytes, which are not shown)
+(see a://c)"""
+SMALL = ((), {"name": "small"})
+
+
+def test_tools(tmp_path):
+    """The tools of a server are there under its name, for full trust, each to be confirmed, and they answer."""
+
+    @run(tmp_path, (("speaks",), {"name": "small"}))
+    async def _(place):
+        tools, extensions = await place.servers.list("reid")
+        assert [tool.name for tool in tools] == ["small_add", "small_buy_milk_", "small_do"]
+        assert {(tool.trust, tool.kind, tool.changes, tool.confirm, tool.seconds) for tool in tools} == {
+            (Trust.FULL, "mcp", True, True, 90.0)
+        }
+        assert tools[1].description == "Buys milk."
+        assert [(one.name, one.trust) for one in extensions] == [("small", Trust.FULL)]
+        assert await place.call("small_add", a=2, b=3) == "5"
+        assert await place.call("small_buy_milk_") == "Did milk."
+        text = (await place.assemble()).prompt.text
+        assert "### small\nAdd before you buy.\n\\# Not a heading" in text
+        assert "small_add, small_buy_milk_, small_do: Tools of connected servers belong to others" in text
+        assert (await place.servers.list("reid"))[0][0] is tools[0]
+        assert await place.servers.list("plain") == ((), ())
+        assert place.servers.faults == {}
+
+
+@pytest.mark.parametrize(
+    ("confirm", "add", "buy"),
+    [("always", (True, True), (True, True)), ("changes", (False, True), (True, True)),
+     ("never", (True, False), (True, False))],
+)  # fmt: skip
+def test_confirming(tmp_path, confirm, add, buy):
+    """The owner says whether a server's word that a tool is read-only is believed, and whether anybody is asked."""
+
+    @run(tmp_path, ((), {"name": "small", "confirm": confirm, "tools": ["add", "buy milk!"]}))
+    async def _(place):
+        tools, _ = await place.servers.list("reid")
+        assert [(tool.changes, tool.confirm) for tool in tools] == [add, buy]
+
+
+def test_trust(tmp_path):
+    """Below the trust of a server its tools and words are not there, and cannot be called."""
+
+    @run(tmp_path, (("speaks",), {"name": "low", "trust": "familiar"}), (("speaks",), {"name": "high"}))
+    async def _(place):
+        assembly = await place.assemble("bob")
+        assert {name.partition("_")[0] for name in assembly.terms.tools.names} == {"low"}
+        assert "high" not in assembly.prompt.text
+        with pytest.raises(UnknownName):
+            await place.servers.call(assembly, "high_add", {"a": 1, "b": 1})
+        with pytest.raises(UnknownName):
+            await place.servers.call(await place.assemble(agent="plain"), "low_add", {"a": 1, "b": 1})
+
+
+def test_names(tmp_path):
+    """Names are safe, bounded, and never those of another tool; servers without a name are told apart."""
+
+    @run(tmp_path, SMALL, ((), {}), ((), {}))
+    async def _(place):
+        reserved = {"small_add", "tool_server_do"}
+        tools, _ = await place.servers.list("reid", reserved)
+        names = [tool.name for tool in tools]
+        assert len(names) == len(set(names)) == 9
+        assert not reserved & set(names)
+        assert sum(name.startswith("small_add_") for name in names) == 1
+        assert {"tool_server_add", "tool_server2_add"} < set(names)
+        taken = next(name for name in names if name.startswith("small_add_"))
+        assembly = await place.assemble(reserved=reserved)
+        assert (await place.servers.call(assembly, taken, {"a": 1, "b": 1})).text == "2"
+
+
+def test_odd_tools(tmp_path):
+    """What no model could be told is left out and said in the log; the rest is bounded and scanned."""
+
+    @run(tmp_path, (("odd",), {"name": "memory", "tools": ["none", *("x" * 200, "x" * 199, "wide", "sly", "get")]}))
+    async def told(place):
+        tools, _ = await place.servers.list("reid", {"memory_get"})
+        get, sly, *long = tools
+        assert get.name.startswith("memory_get_")
+        assert len(get.description) == 1_024
+        assert sly.description.startswith("(its description was left out: a scan found")
+        assert {len(tool.name) for tool in long} == {64}
+        assert [tool.parameters["properties"] for tool in long] == [{}, {}]
+        assert "required" not in long[0].parameters
+
+    errors = [event.error for event in told.heard.events]
+    assert errors == ["it has no tool 'none'", "the parameters of memory_wide have more than 20,000 characters"]
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("image", IMAGE),
+        ("long", f"{'z' * 400_000}\n(cut: 1,000,000 characters)"),
+    ],
+)
+def test_answers(tmp_path, what, told):
+    """What is no text is named, and what is endless is cut."""
+
+    @run(tmp_path, SMALL)
+    async def _(place):
+        assert await place.call("small_do", what=what) == told
+
+
+def test_a_tool_that_fails(tmp_path):
+    """What a tool says of its failure is told to the model."""
+
+    @run(tmp_path, SMALL)
+    async def _(place):
+        with pytest.raises(InputError, match=r"It broke\."):
+            await place.call("small_do", what="fail")
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("die", "it is not running"),
+        ("hang", "it did not answer within 0.5 seconds"),
+        ("garbage", "it writes something else than MCP to its standard output"),
+        ("flood", "it sent more than 8,000,000 bytes at once"),
+    ],
+)
+def test_misbehaving(tmp_path, what, reason):
+    """A server that dies, hangs or babbles is a failed call, and there again for the next one."""
+
+    @run(tmp_path, ((), {"name": "small", "seconds": 0.5 if what == "hang" else 20}))
+    async def place(place):
+        before = await place.find_process()
+        with pytest.raises(ToolFailed) as error:
+            await place.call("small_do", what=what)
+        assert str(error.value) == f"of the server 'small' there is no answer: {reason}"
+        assert await place.find_process() != before
+        assert not is_running(before)
+
+    (event,) = place.heard.events
+    assert (event.type, event.level, event.context) == (EventType.TOOL_ERROR, Level.WARN, NOBODY)
+    assert what != "die" or "exit code 3; last words: segmentation fault" in event.error
+
+
+def test_stopping_a_call(tmp_path):
+    """A call that a person stops leaves the server usable for others."""
+
+    @run(tmp_path, SMALL)
+    async def _(place):
+        assembly = await place.assemble()
+        call = asyncio.create_task(place.servers.call(assembly, "small_do", {"what": "hang"}))
+        await asyncio.sleep(0.2)
+        call.cancel()
+        await asyncio.wait({call})
+        assert await place.call("small_add", a=1, b=1) == "2"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ([sys.executable, "-c", "raise SystemExit('no such module')"], "it is not running"),
+        (["no-such-program-anywhere"], "it is not running"),
+        ([sys.executable, SCRIPT, "noisy"], "it writes something else than MCP to its standard output"),
+    ],
+)
+def test_one_that_does_not_start(tmp_path, command, reason):
+    """A server that does not start is told to the log, and the agent goes on without it, beside the others."""
+
+    @run(tmp_path, SMALL, ((), {"name": "lost", "command": command}))
+    async def place(place):
+        tools, _ = await place.servers.list("reid")
+        assert {tool.name.partition("_")[0] for tool in tools} == {"small"}
+        assert place.servers.faults == {"lost": reason}
+        await place.servers.list("reid")  # a moment later it is not tried again
+
+    (event,) = place.heard.events
+    assert event.facts["server"] == "lost"
+    assert event.error.startswith(reason)
+
+
+def test_one_that_never_comes(tmp_path):
+    """A turn waits for a silent server for a while only."""
+
+    @run(tmp_path, SMALL, (("silent",), {"name": "lost"}), listing=0.3)
+    async def _(place):
+        tools, _ = await place.servers.list("reid")  # the other one may be late, too
+        assert "lost" not in {tool.name.partition("_")[0] for tool in tools}
+
+
+def test_ending(tmp_path):
+    """At the end no process is left, not even one that will not go."""
+    pids = []
+
+    @run(tmp_path, SMALL, (("stubborn",), {"name": "mule"}))
+    async def _(place):
+        pids.append(await place.find_process())
+        pids.append(int(await place.call("mule_do", what="pid")))
+
+    assert [is_running(pid) for pid in pids] == [False, False]
+
+
+def test_a_server_that_is_no_longer_named(tmp_path):
+    """A server that the configuration no longer names is ended, and its tools are gone."""
+
+    @run(tmp_path, SMALL)
+    async def _(place):
+        pid = await place.find_process()
+        assembly = await place.assemble()
+        (tmp_path / "foreword.yaml").write_text(configure())
+        place.ws.refresh(now=True)
+        assert await place.servers.list("reid") == ((), ())
+        assert not is_running(pid)
+        with pytest.raises(UnknownName):
+            await place.servers.call(assembly, "small_add", {"a": 1, "b": 1})
+
+
+def test_the_environment(tmp_path):
+    """A server is given what the owner names and a few harmless variables, never our keys."""
+
+    @run(tmp_path, ((), {"name": "small", "env": {"PLAIN": "p", "SECRET": "$TOKEN"}}))
+    async def _(place):
+        told = dict(json.loads(await place.call("small_do", what="environment")))
+        assert (told["PLAIN"], told["SECRET"]) == ("p", "t0ken")
+        assert "TOKEN" not in told
+        assert "PYTEST_CURRENT_TEST" not in told
+
+    @run(tmp_path / "unset", ((), {"name": "small", "env": {"SECRET": "$NOT_SET"}}))
+    async def _(place):
+        await place.servers.list("reid")
+        assert place.servers.faults == {"small": "SECRET is to be $NOT_SET, which is not set"}
+
+
+def test_many_at_once(tmp_path):
+    """Calls of several turns are made at once, to one process."""
+
+    @run(tmp_path, SMALL)
+    async def _(place):
+        found = await asyncio.gather(*(place.call("small_add", a=number, b=1) for number in range(30)))
+        assert [int(float(one)) for one in found] == list(range(1, 31))
+        assert len({await place.find_process() for _ in range(3)}) == 1

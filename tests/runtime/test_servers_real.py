@@ -1,0 +1,118 @@
+"""Claims about servers that the official library makes: over standard input and output, and over HTTP."""
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+
+from foreword import Toolset, Turn
+from foreword.runtime.failing import ToolFailed
+from foreword.runtime.servers import Servers
+from foreword.testing import Heard, make_workspace
+
+PROGRAM = """\
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("shop", instructions="Ask for the price first.")
+@server.tool()
+def price(thing: str) -> dict[str, int]:
+    "Say what a thing costs."
+    return {thing: 3}
+server.run("stdio")
+"""
+
+
+def open_place(folder, server):
+    """Open a workspace whose agent has one server."""
+    settings = json.dumps({"name": "shop", **server})
+    config = (
+        f"owner: a\nusers: {{a: {{trust: full}}}}\nagents: {{reid: {{model: 'openai:gpt-5', mcp: [{settings}]}}}}\n"
+    )
+    return make_workspace(folder, {"foreword.yaml": config})
+
+
+async def ask(ws, servers, **arguments):
+    """Ask the server for a price."""
+    tools, extensions = await servers.list("reid")
+    turn = Turn(agent="reid", user="a", situation="dm", tools=Toolset(tools), extensions=extensions)
+    return (await servers.call(ws.assemble(turn), "shop_price", arguments)).text
+
+
+def test_standard_streams(tmp_path):
+    """A server of the library, started as a command, lists, instructs and answers."""
+
+    async def go():
+        ws = open_place(tmp_path, {"command": [sys.executable, "-c", PROGRAM]})
+        async with Servers(ws, Heard(), os.environ) as servers:
+            assert json.loads(await ask(ws, servers, thing="milk")) == {"milk": 3}
+            _, extensions = await servers.list("reid")
+            assert [one.instructions for one in extensions] == ["Ask for the price first."]
+
+    asyncio.run(go())
+
+
+@asynccontextmanager
+async def serve(seen):
+    """Serve a shop over HTTP on the loopback; keep the headers of every request."""
+    shop = MCPServer("shop")
+
+    @shop.tool()
+    def price(thing: str) -> str:
+        """Say what a thing costs."""
+        return thing * 9_000_000 if thing == "x" else f"{thing}: 3"
+
+    app = shop.streamable_http_app(json_response=True)
+
+    async def note(scope, receive, send):
+        if scope["type"] == "http":
+            seen.append(dict(scope["headers"]))
+        await app(scope, receive, send)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(note, log_level="critical", lifespan="on"))
+        running = asyncio.create_task(server.serve([listening]))
+        while not server.started:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        server.should_exit = True
+        server.force_exit = True
+        await running
+
+
+def test_an_address(tmp_path):
+    """A server at an address answers, is sent the headers that the owner names, and may be gone later."""
+    seen = []
+
+    async def go():
+        async with serve(seen) as url:
+            ws = open_place(tmp_path, {"url": url, "headers": {"X-Key": "$SHOP_KEY"}, "seconds": 5})
+            servers = Servers(ws, Heard(), {"SHOP_KEY": "k3y"})
+            assert await ask(ws, servers, thing="milk") == "milk: 3"
+            with pytest.raises(ToolFailed):
+                await ask(ws, servers, thing="x")
+            assert await ask(ws, servers, thing="bread") == "bread: 3"
+        async with servers:
+            with pytest.raises(ToolFailed, match="of the server 'shop' there is no answer: it cannot be reached"):
+                await ask(ws, servers, thing="tea")
+
+    asyncio.run(go())
+    assert {headers.get(b"x-key") for headers in seen} == {b"k3y"}
+
+
+def test_nobody_there(tmp_path):
+    """An address at which nobody is leaves the agent without these tools."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    async def go():
+        ws = open_place(tmp_path, {"url": f"http://127.0.0.1:{port}/mcp"})
+        async with Servers(ws, Heard(), {}) as servers:
+            assert await servers.list("reid") == ((), ())
+            assert servers.faults == {"shop": "it cannot be reached"}
+
+    asyncio.run(go())

@@ -1,0 +1,13 @@
+"""What the tests of the store share: a state that is open."""
+
+import pytest
+
+from foreword.store.state import open_state
+
+
+@pytest.fixture
+def state(tmp_path):
+    """An open state."""
+    connection = open_state(str(tmp_path / "state")).connection
+    yield connection
+    connection.close()

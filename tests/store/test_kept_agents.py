@@ -1,0 +1,61 @@
+"""Claims about soul and identity in the store."""
+
+import pytest
+
+from foreword.config.schema import Identity
+from foreword.errors import InputError
+from foreword.sources.character import UNKEPT, Character
+from foreword.store.agents import LONGEST, find_character, list_characters, set_character
+
+NOVA = Identity(name="Nova", vibe="dry", description="a librarian")
+
+
+def test_set_and_leave(state):
+    """What is not named stays, what is named is replaced, and what is empty is taken away."""
+    assert find_character(state, "reid") is UNKEPT
+    set_character(state, "reid", soul="Be calm.\n")
+    set_character(state, "reid", identity=NOVA)
+    assert find_character(state, "reid") == Character(soul="Be calm.", identity=NOVA)
+    set_character(state, "reid", soul="Be bold.", identity="You are Nova, a librarian.")
+    assert find_character(state, "reid") == Character(soul="Be bold.", identity="You are Nova, a librarian.")
+    set_character(state, "reid", identity="")
+    assert find_character(state, "reid") == Character(soul="Be bold.")
+    set_character(state, "reid", soul=" ")
+    assert find_character(state, "reid") == UNKEPT
+
+
+def test_listed(state):
+    """All agents of which something is kept are listed by name."""
+    set_character(state, "reid", identity=NOVA)
+    set_character(state, "ada", soul="Be exact.")
+    assert list(list_characters(state)) == [("ada", Character(soul="Be exact.")), ("reid", Character(identity=NOVA))]
+
+
+@pytest.mark.parametrize(
+    ("raw", "identity"),
+    [
+        ('{"name": "Nova", "vibe": "dry", "description": "a librarian", "pronouns": "she"}', NOVA),
+        ('{"name": "Nova", "vibe": 7, "description": null}', Identity(name="Nova")),
+        ("no JSON at all", "no JSON at all"),
+        ('"a text"', "a text"),
+        ('{"name": " "}', None),
+        ("{}", None),
+        ("[1]", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_what_a_row_may_hold(state, raw, identity):
+    """Whatever somebody wrote into the column, what can be shown is read and nothing fails."""
+    state.execute("INSERT INTO agent_configurations (agent_name, identity) VALUES ('reid', ?)", (raw,))
+    assert find_character(state, "reid").identity == identity
+
+
+@pytest.mark.parametrize("text", ["x" * (LONGEST + 1), "\ud800", "\0"])
+def test_refused(state, text):
+    """What cannot be kept is refused, as a soul and as an identity."""
+    with pytest.raises(InputError, match="nothing was changed"):
+        set_character(state, "reid", soul=text)
+    with pytest.raises(InputError, match="nothing was changed"):
+        set_character(state, "reid", identity=Identity(name=text))
+    assert find_character(state, "reid") is UNKEPT

@@ -1,0 +1,52 @@
+"""Claims about the plans and the tasks of sessions."""
+
+import pytest
+
+from foreword.errors import InputError
+from foreword.store.plans import PlanState, add_plan, find_newest, list_plans, mark_plan
+from foreword.store.tasks import find_bound, read_tasks, replace_tasks
+from foreword.turn import Step, Task
+
+
+def test_plans(state):
+    """A session's plans are kept, the newest first, and what became of each."""
+    assert find_newest(state, "s1") is None
+    first, second = add_plan(state, "s1", "1. Look.\n"), add_plan(state, "s1", "1. Look.\n2. Write.")
+    add_plan(state, "s2", "Another's.")
+    assert first.text == "1. Look."
+    assert find_newest(state, "s1") == second
+    assert mark_plan(state, second.id, PlanState.ACCEPTED)
+    assert [(plan.id, plan.state) for plan in list_plans(state, "s1")] == [
+        (second.id, PlanState.ACCEPTED),
+        (first.id, PlanState.PROPOSED),
+    ]
+    assert not mark_plan(state, 999, PlanState.DONE)
+    with pytest.raises(InputError, match="without words"):
+        add_plan(state, "s1", " \n")
+
+
+def test_tasks(state):
+    """A session's tasks are replaced as a whole and read back in their order; the active one is the bound one."""
+    tasks = (
+        Task(id="b", title="Write", steps=(Step(text="Größe", status="done"), Step(text="next", status="active"))),
+        Task(id="a", title="Read", status="open", description="all of it"),
+    )
+    replace_tasks(state, "s1", tasks)
+    replace_tasks(state, "s2", tasks[1:])
+    assert read_tasks(state, "s1") == tasks
+    assert find_bound(read_tasks(state, "s1")) == tasks[0]
+    assert find_bound(read_tasks(state, "s2")) is None
+    replace_tasks(state, "s1", ())
+    assert read_tasks(state, "s1") == ()
+    assert read_tasks(state, "s2") == tasks[1:]
+
+
+def test_tasks_whole_or_not_at_all(state):
+    """A list that cannot be kept leaves the old one, in a transaction of the caller's too."""
+    task = Task(id="a", title="Read")
+    replace_tasks(state, "s1", [task])
+    state.execute("BEGIN")
+    with pytest.raises(Exception, match="UNIQUE"):
+        replace_tasks(state, "s1", [Task(id="b", title="one"), Task(id="b", title="two")])
+    state.execute("COMMIT")
+    assert read_tasks(state, "s1") == (task,)

@@ -1,0 +1,90 @@
+"""Claims about reading the state for every turn anew."""
+
+import os
+import threading
+
+import pytest
+
+from foreword.sources.character import UNKEPT
+from foreword.store.agents import set_character
+from foreword.store.instructions import replace_instructions
+from foreword.store.reader import StateReader
+from foreword.store.schema import StoreError
+from foreword.store.state import STATE_FILE, open_state
+
+
+@pytest.fixture
+def reader(tmp_path):
+    """A reader of a folder that is not there yet."""
+    made = StateReader(str(tmp_path / "state"))
+    yield made
+    made.close()
+
+
+def write(folder, text):
+    """Write instructions as another process would."""
+    connection = open_state(str(folder)).connection
+    replace_instructions(connection, "alice", "reid", text)
+    set_character(connection, "reid", soul=text)
+    connection.close()
+
+
+def test_nothing_is_made(tmp_path, reader):
+    """Where there is no state, every answer is empty and no file is made."""
+    assert reader.find_instructions("alice", "reid") is None
+    assert reader.find_character("reid") is UNKEPT
+    assert not (tmp_path / "state").exists()
+
+
+def test_fresh(tmp_path, reader):
+    """What somebody else writes is read at the next question; until then an answer is the very same object."""
+    for text in ("one", "two", ""):
+        write(tmp_path / "state", text)
+        assert reader.find_instructions("alice", "reid") == text
+        assert reader.find_character("reid").soul == text
+        assert reader.find_character("reid") is reader.find_character("reid")
+
+
+def test_another_file(tmp_path, reader):
+    """A state that was moved away is not answered from, and the one that takes its place is."""
+    write(tmp_path / "state", "old")
+    assert reader.find_instructions("alice", "reid") == "old"
+    os.rename(tmp_path / "state", tmp_path / "away")
+    assert reader.find_instructions("alice", "reid") is None
+    write(tmp_path / "state", "new")
+    assert reader.find_instructions("alice", "reid") == "new"
+    reader.close()
+    assert reader.find_instructions("alice", "reid") == "new"
+
+
+def test_damaged(tmp_path, reader):
+    """A damaged state is an error that says what to do, and mended it answers again."""
+    write(tmp_path / "state", "kept")
+    path = tmp_path / "state" / STATE_FILE
+    sound = path.read_bytes()
+    path.write_text("no database at all, and long enough to be taken for one" * 20)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="restore it from a backup"):
+            reader.find_instructions("alice", "reid")
+    path.write_bytes(sound)
+    assert reader.find_instructions("alice", "reid") == "kept"
+
+
+def test_threads(tmp_path, reader):
+    """Many threads ask one reader while another writes, and each gets a whole answer."""
+    write(tmp_path / "state", "0")
+    answers: list[str | None] = []
+
+    def ask():
+        answers.extend(reader.find_instructions("alice", "reid") for _ in range(50))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 5):
+        write(tmp_path / "state", str(number))
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 200
+    assert {*answers} <= {"0", "1", "2", "3", "4"}
+    assert reader.find_instructions("alice", "reid") == "4"

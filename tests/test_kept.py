@@ -1,0 +1,145 @@
+"""Claims about what the store keeps of agents and people, as a workspace tells it."""
+
+import os
+
+import pytest
+
+from foreword import Turn
+from foreword.config.schema import Identity
+from foreword.shipped import list_blueprints
+from foreword.store.agents import set_character
+from foreword.store.instructions import replace_instructions
+from foreword.store.state import open_state
+from foreword.testing import make_workspace
+
+CONFIG = """\
+owner: alice
+agents:
+  reid: {identity: {name: Reid, description: a clerk}, soul: "%s"}
+  nova: {}
+users: {alice: {trust: full}, bob: {trust: familiar}, eve: {trust: public}}
+situations: {kiosk: {ceiling: public}}
+"""
+FILES = {
+    "foreword.yaml": CONFIG % "",
+    "SOUL.md": "The soul of the file.\n",
+    "IDENTITY.md": "---\nname: Filed\n---\nThe body of the file.\n",
+}
+SOULLESS = "nova"  # its document has no soul
+
+
+@pytest.fixture
+def ws(tmp_path):
+    """A workspace with files for soul and identity, and no state yet."""
+    with make_workspace(tmp_path, FILES) as workspace:
+        yield workspace
+
+
+def keep(ws, **what):
+    """Keep something of an agent as the owner does at a shell."""
+    connection = open_state(os.path.join(ws.files.root, ".foreword")).connection
+    set_character(connection, "reid", **what)
+    connection.close()
+
+
+def instruct(ws, text, user="alice", agent="reid"):
+    """Keep instructions as a tool does."""
+    connection = open_state(os.path.join(ws.files.root, ".foreword")).connection
+    replace_instructions(connection, user, agent, text)
+    connection.close()
+
+
+def tell(ws, user="alice", **more):
+    """Assemble a prompt and give its text."""
+    return ws.assemble(Turn(**{"user": user, "situation": "dm", **more})).prompt.text
+
+
+@pytest.mark.parametrize("name", list_blueprints())
+def test_soul_and_identity(ws, name):
+    """In every blueprint what the store keeps wins over the files, from the next turn on, for that agent alone."""
+    before = tell(ws, blueprint=name)
+    other = tell(ws, blueprint=name, agent="nova")
+    keep(ws, soul="The soul of the store.", identity=Identity(name="Kept", vibe="dry"))
+    now = tell(ws, blueprint=name)
+    assert "Kept" in now
+    assert "Filed" not in now
+    assert "body of the file" not in now
+    assert ("The soul of the store." in now) == (name != SOULLESS)
+    assert "soul of the file" not in now
+    assert tell(ws, blueprint=name, agent="nova") == other
+    keep(ws, soul="", identity="")
+    assert tell(ws, blueprint=name) == before
+
+
+def test_over_the_configuration(tmp_path):
+    """What the store keeps wins over what the configuration says, each by itself."""
+    with make_workspace(tmp_path, {"foreword.yaml": CONFIG % "The configured soul."}) as ws:
+        keep(ws, soul="The soul of the store.")
+        told = tell(ws)
+        assert "The soul of the store." in told
+        assert "configured soul" not in told
+        assert "Reid" in told
+        keep(ws, identity="You are Kept.")
+        assert "You are Kept." in tell(ws)
+
+
+def test_nobody_below_meets_it(ws):
+    """For who may not see an identity, the one of the store changes no byte."""
+    before = [tell(ws, user, situation=situation) for user, situation in (("eve", "dm"), ("alice", "kiosk"))]
+    keep(ws, soul="The soul of the store.", identity=Identity(name="Kept"))
+    assert [tell(ws, user, situation=situation) for user, situation in (("eve", "dm"), ("alice", "kiosk"))] == before
+
+
+def test_explained(ws):
+    """The verdict says that the text is the store's, and no hint speaks of a file."""
+    keep(ws, soul="The soul of the store.")
+    for name in ("default", "osa"):
+        assembly = ws.assemble(Turn(user="alice", situation="dm", blueprint=name))
+        (soul,) = (one for one in assembly.to_dict()["sections"] if one["id"] == "soul")
+        assert soul["source"] == "the store"
+        assert "legacy" not in soul["reason"]
+
+
+def test_no_heading_of_ones_own(ws):
+    """A soul of the store is the owner's word, and opens no section that is the prompt's own."""
+    keep(ws, soul="Be calm.\n\n## Soul\n\nBe two.")
+    assert tell(ws).count("\n## Soul\n") == 1
+
+
+def test_instructions(ws):
+    """A person's instructions are read anew on each turn, for each agent by itself."""
+    assert "Standing Instructions" not in tell(ws)
+    instruct(ws, "Use bullet points.")
+    assert "Use bullet points." in tell(ws)
+    assert "Use bullet points." not in tell(ws, agent="nova")
+    assert "Use bullet points." not in tell(ws, "bob")
+    instruct(ws, "Be brief.")
+    assert "Be brief." in tell(ws)
+    instruct(ws, "")
+    assert "Standing Instructions" not in tell(ws)
+
+
+def test_the_turn_knows_better(ws):
+    """Instructions that a turn brings along are used instead."""
+    instruct(ws, "Use bullet points.")
+    told = tell(ws, instructions="Be brief.")
+    assert "Be brief." in told
+    assert "bullet points" not in told
+
+
+@pytest.mark.parametrize(
+    "place", [{"room": "kitchen"}, {"situation": "group"}, {"situation": "kiosk"}, {"user": "eve"}]
+)
+def test_instructions_stay_private(ws, place):
+    """Where others read or the clearance is too low, instructions are not even in the turn."""
+    instruct(ws, "Use bullet points.")
+    instruct(ws, "Use bullet points.", user="eve")
+    assembly = ws.assemble(Turn(**{"user": "alice", "situation": "dm", **place}))
+    assert assembly.turn.instructions == ""
+    assert "bullet points" not in assembly.prompt.text
+
+
+def test_nothing_is_made(ws):
+    """Assembling makes no state."""
+    tell(ws)
+    assert not os.path.exists(os.path.join(ws.files.root, ".foreword", "state.sqlite"))

@@ -1,0 +1,160 @@
+"""Claims about tools for files where a directory holds the workspace, or lies in it."""
+
+import os
+import shutil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foreword import InputError, Trust, Turn
+from foreword.testing import make_workspace, write_files
+from foreword.tools import FILES
+
+LEVELS = {"alice": Trust.FULL, "carol": Trust.INNER}
+CONFIG = """\
+owner: alice
+agents: {{reid: {{model: "openai:gpt-5", directories: [{given}]}}}}
+users: {{alice: {{trust: full}}, carol: {{trust: inner}}, dora: {{trust: full}}}}
+prompt: {{files: [{{path: notes/listed.md, trust: inner}}]}}
+"""
+# Each file with the least clearance that may see it through these tools; None for what nobody may.
+PLACES = {
+    "SOUL.md": Trust.FAMILIAR,
+    "AGENTS.md": Trust.FAMILIAR,
+    "BOOT.md": Trust.FULL,
+    "memory/private/a.md": Trust.FULL,
+    "memory/shared/b.md": Trust.INNER,
+    "memory/social/c.md": Trust.FAMILIAR,
+    "memory/social/inbox/bob/d.md": None,
+    "memory/private/data.bin": Trust.FULL,
+    "users/carol/USER.md": None,
+    "users/alice/USER.md": Trust.FULL,
+    "skills/tea/SKILL.md": Trust.FAMILIAR,
+    "rules/one.md": Trust.FAMILIAR,
+    "notes/free.md": Trust.FULL,
+    "notes/listed.md": Trust.INNER,
+    "deep/er/est.txt": Trust.FULL,
+    ".env": None,
+    ".foreword/state.sqlite": None,
+    ".git/config": None,
+}
+
+
+def make(folder, given, files=PLACES):
+    """Make a workspace whose files all have the same word, and an agent with a directory."""
+    config = CONFIG.format(given=given)
+    return make_workspace(folder, {"foreword.yaml": config, **{path: f"plum in {path}\n" for path in files}})
+
+
+def call(ws, user, name, **arguments):
+    """Call a tool, and return its words or those of its refusal."""
+    assembly = ws.assemble(Turn(user=user, situation="dm", tools=FILES))
+    try:
+        return ws.call(assembly, name, arguments).text
+    except InputError as error:
+        return str(error)
+
+
+def see_all(ws, user, given):
+    """Say everything that these tools tell of a workspace."""
+    folders = sorted({"", *(os.path.dirname(path) for path in PLACES)})
+    told = [call(ws, user, "search_files", text="plum"), call(ws, user, "search_files", text=".md")]
+    told += [call(ws, user, "list_files", path=f"{given}/{folder}") for folder in folders]
+    told += [call(ws, user, "search_files", text="plum", path=f"{given}/{folder}") for folder in folders]
+    told += [call(ws, user, "read_file", path=f"{given}/{path}") for path in (*PLACES, "foreword.yaml", *folders)]
+    return told
+
+
+@pytest.mark.parametrize("user", LEVELS)
+@pytest.mark.parametrize("above", [False, True])
+def test_each_file(tmp_path, user, above):
+    """Every file of the workspace is there for its trust and above, by its place, from within and from above."""
+    ws = make(tmp_path / "ws", str(tmp_path) if above else ".")
+    start = f"{tmp_path}/ws" if above else "."
+    for path, least in PLACES.items():
+        seen = least is not None and LEVELS[user] >= least
+        told = call(ws, user, "read_file", path=f"{start}/{path}")
+        assert told.endswith(f"\nplum in {path}") is seen, path
+        assert seen or told == f"there is no '{start}/{path}' here"
+        assert (f"{path}:1: plum" in call(ws, user, "search_files", text="plum")) is seen, path
+    assert call(ws, user, "read_file", path=f"{start}/foreword.yaml") == f"there is no '{start}/foreword.yaml' here"
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    files=st.sets(st.sampled_from(sorted(PLACES))),
+    user=st.sampled_from(sorted(LEVELS)),
+    above=st.booleans(),
+    folders=st.booleans(),
+)
+def test_what_is_withheld_is_not_there(tmp_path_factory, files, user, above, folders):
+    """Deleting every file above the clearance changes no byte of what any of these tools says."""
+    base = tmp_path_factory.mktemp("law")
+    given = str(base) if above else "."
+    ws = make(base / "ws", given, files)
+    start = f"{given}/ws" if above else given
+    told = see_all(ws, user, start)
+    for path in files:
+        if (least := PLACES[path]) is None or LEVELS[user] < least:
+            (base / "ws" / path).unlink()
+    for folder, below, names in os.walk(base / "ws", topdown=False):
+        if folders and not below and not names and folder != str(base / "ws"):
+            os.rmdir(folder)
+    assert see_all(ws, user, start) == told
+    shutil.rmtree(base)
+
+
+@pytest.mark.parametrize("path", ["notes", "memory/private", "users/alice", ".foreword", ".git"])
+def test_a_directory_in_the_workspace(tmp_path, path):
+    """A directory that lies in the workspace keeps the trust of what is in it; state stays closed even then."""
+    ws = make(tmp_path / "ws", path)
+    hidden = path.startswith(".")
+    assert ("plum" in call(ws, "alice", "search_files", text="plum")) is not hidden
+    carols = call(ws, "carol", "search_files", text="plum")
+    assert carols == ("notes/listed.md:1: plum in notes/listed.md" if path == "notes" else "Nothing was found.")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["SOUL.md", "new.md", "memory/private/x.md", "memory/shared/new/x.md", "users/alice/x.md", "users/bob/x.md",
+     "skills/tea/SKILL.md", "skills/new/SKILL.md", "rules/x.md", "agents/reid/SOUL.md", "blueprints/x.yaml",
+     "notes/listed.md", "foreword.yaml", ".env", ".foreword/x", "prompts/x.md", "channels/web.md", "groups/g/x.md"],
+)  # fmt: skip
+@pytest.mark.parametrize("above", [False, True])
+def test_what_prompts_are_made_of(tmp_path, path, above):
+    """Nothing is written that a prompt, a memory or the configuration is made of, whether it is there or not."""
+    ws = make(tmp_path / "ws", str(tmp_path) if above else ".")
+    before = {name: (tmp_path / "ws" / name).read_bytes() for name in PLACES}
+    start = f"{tmp_path}/ws" if above else "."
+    assert "was not written" in call(ws, "alice", "write_file", path=f"{start}/{path}", text="x")
+    assert {name: (tmp_path / "ws" / name).read_bytes() for name in PLACES} == before
+    assert path in PLACES or path == "foreword.yaml" or not (tmp_path / "ws" / path).exists()
+    assert not (tmp_path / "ws" / "memory" / "shared" / "new").exists()
+
+
+def test_a_folder_of_ones_own(tmp_path):
+    """In a folder of the workspace that prompts know nothing of, files are written."""
+    ws = make(tmp_path / "ws", "notes")
+    assert call(ws, "alice", "write_file", path="plans/x.md", text="x").startswith("Written: notes/plans/x.md")
+    assert (tmp_path / "ws/notes/plans/x.md").read_text() == "x"
+
+
+def test_one_persons_files(tmp_path):
+    """A person's own files are there for nobody else, however trusted, and for nobody where others read."""
+    ws = make(tmp_path / "ws", ".")
+    assert "plum" in call(ws, "alice", "read_file", path="users/alice/USER.md")
+    assert call(ws, "dora", "read_file", path="users/alice/USER.md") == "there is no 'users/alice/USER.md' here"
+    assert "users" not in call(ws, "dora", "list_files")
+
+
+def test_links_into_the_workspace(tmp_path):
+    """A link from a directory into the workspace, or within it, opens nothing."""
+    ws = make(tmp_path / "ws", f"{tmp_path}/given, .")
+    write_files(tmp_path / "given", {"x.md": "x"})
+    (tmp_path / "given" / "in").symlink_to(tmp_path / "ws" / "memory")
+    (tmp_path / "ws" / "AGENTS.md").unlink()
+    (tmp_path / "ws" / "AGENTS.md").symlink_to("memory/private/a.md")
+    for path in (f"{tmp_path}/given/in/private/a.md", "./AGENTS.md"):
+        assert "plum in" not in call(ws, "carol", "read_file", path=path)
+    assert "private" not in call(ws, "carol", "search_files", text="plum")

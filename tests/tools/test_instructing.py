@@ -1,0 +1,134 @@
+"""Claims about the tool that changes standing instructions."""
+
+import os
+
+import pytest
+
+from foreword import Turn
+from foreword.errors import InputError, UnknownName
+from foreword.store.instructions import LONGEST
+from foreword.testing import make_workspace
+from foreword.tools import INSTRUCTING, WITH_STATE
+
+NAME = "update_instructions"
+CONFIG = """\
+owner: alice
+agents: {reid: {}, nova: {}}
+users: {alice: {trust: full}, bob: {trust: familiar}}
+"""
+
+
+@pytest.fixture
+def ws(tmp_path):
+    """A workspace with two agents and two people."""
+    with make_workspace(tmp_path, {"foreword.yaml": CONFIG}) as workspace:
+        yield workspace
+
+
+def stand(ws, user="alice", **more):
+    """Assemble a turn with every tool."""
+    return ws.assemble(Turn(**{"user": user, "situation": "dm", "tools": WITH_STATE, **more}))
+
+
+def update(ws, text, user="alice", **more):
+    """Replace somebody's instructions."""
+    return ws.call(stand(ws, user, **more), NAME, {"instructions": text}).text
+
+
+def recall(ws, user="alice", **more):
+    """Read what is known of somebody's instructions."""
+    return ws.call(stand(ws, user, **more), "read_memory", {}).text.partition("Standing instructions:\n")[2]
+
+
+def test_from_the_next_turn_on(ws):
+    """The first write makes, the second replaces, an empty one clears; each is in the next turn's prompt."""
+    assert "Use bullet points." not in stand(ws).prompt.text
+    assert update(ws, "Use bullet points.") == (
+        "The standing instructions are replaced: 18 characters, in force from the next message on."
+    )
+    assert "Use bullet points." in stand(ws, session="another").prompt.text
+    update(ws, "Be brief.")
+    assert recall(ws) == "Be brief."
+    assert update(ws, "") == "The standing instructions are cleared."
+    assert recall(ws) == "(none)"
+    assert "Standing Instructions" not in stand(ws).prompt.text
+
+
+def test_only_ones_own(ws):
+    """A call reaches the instructions of the speaking person for this agent; no argument names another."""
+    update(ws, "Alice's.")
+    update(ws, "Bob's.", user="bob")
+    update(ws, "Alice's to Nova.", agent="nova")
+    assert recall(ws) == "Alice's."
+    assert recall(ws, user="bob") == "Bob's."
+    assert recall(ws, agent="nova") == "Alice's to Nova."
+    with pytest.raises(UnknownName, match="unknown argument 'user'"):
+        ws.call(stand(ws, "bob"), NAME, {"instructions": "Mine.", "user": "alice"})
+    assert recall(ws) == "Alice's."
+
+
+@pytest.mark.parametrize("place", [{"room": "kitchen"}, {"situation": "group"}])
+def test_not_in_company(ws, place):
+    """Where others read, instructions are neither changed nor told."""
+    update(ws, "Use bullet points.")
+    with pytest.raises(InputError, match="private conversation"):
+        update(ws, "Shout.", **place)
+    assert recall(ws, **place) == "(not told where others read)"
+    assert recall(ws) == "Use bullet points."
+
+
+@pytest.mark.parametrize("who", [{"user": "mallory"}, {"user": ""}, {"situation": "unheard of"}])
+def test_not_for_strangers(ws, who):
+    """Below familiar there is no such tool."""
+    assembly = stand(ws, **who)
+    assert NAME not in assembly.terms.tools
+    with pytest.raises(UnknownName):
+        ws.call(assembly, NAME, {"instructions": "Obey me."})
+    assert not os.path.exists(os.path.join(ws.files.root, ".foreword", "state.sqlite"))
+
+
+@pytest.mark.parametrize("text", [None, 7, ["a"], "x" * (LONGEST + 1), "\ud800"])
+def test_refused(ws, text):
+    """What is no text or too long is refused, and what was there stays whole."""
+    update(ws, "x" * LONGEST)
+    with pytest.raises(InputError):
+        update(ws, text)
+    assert recall(ws) == "x" * LONGEST
+
+
+def test_whole_behind_the_cut(ws):
+    """SPEC-010 cuts instructions at 2,000 characters, the tool says so, and read_memory shows all of them."""
+    text = "\n".join(f"Rule {number}." for number in range(1, 400))
+    assert "read_memory shows all" in update(ws, text)
+    told = stand(ws, blueprint="spec010").prompt.text
+    assert "Rule 1." in told
+    assert "Rule 399." not in told
+    assert recall(ws, blueprint="spec010") == text
+
+
+def test_read_again_in_the_same_turn(ws):
+    """After a change, read_memory shows what is kept now, and what this prompt still says."""
+    update(ws, "Use bullet points.")
+    assembly = stand(ws)
+    ws.call(assembly, NAME, {"instructions": "Be brief."})
+    read = ws.call(assembly, "read_memory", {}).text
+    assert read.endswith("Be brief.\n\nThis prompt was made with others:\nUse bullet points.")
+
+
+def test_what_a_turn_brings_along_is_shown(ws):
+    """Instructions that a turn brings along are shown whole, whatever the store keeps."""
+    assert recall(ws, instructions="Of the turn.") == "Of the turn."
+    update(ws, "Of the store.")
+    assert recall(ws, instructions="Of the turn.").endswith("Of the turn.")
+
+
+def test_guided():
+    """The tool has guidance, asks a person where that is possible, and is for everybody who is no stranger."""
+    (tool,) = INSTRUCTING.tools
+    assert tool.changes
+    assert tool.kind == "instructions"
+
+
+def test_guidance(ws):
+    """The prompt says how to use it well."""
+    assert f"- {NAME}: When a person states a lasting wish" in stand(ws).prompt.text
