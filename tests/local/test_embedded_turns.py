@@ -47,7 +47,8 @@ def test_template_adds_nothing(tmp_path, environ):
 
     async def talk():
         async with Embedded(tmp_path, environ) as house:
-            running = await asyncio.to_thread(house.engine.start)
+            await house.models.start(MODEL)
+            running = house.engine.start()
             said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
             told = ask(running, "/apply-template", {"messages": [*said, {"role": "user", "content": "Bye"}]})
             turns = ("user\nHi", "assistant\nHello.", "user\nBye")
