@@ -120,8 +120,8 @@ def test_a_key_in_a_file(once, provider, folder, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     (folder / ".env").write_text("ANTHROPIC_API_KEY=of-the-file\n", encoding="utf-8")
     assert once("Hello").out == "Yes.\n"
-    headers = {name.lower(): value for name, value in provider.requests[0].headers.items()}
-    assert headers["x-api-key"] == "of-the-file"
+    sent = " ".join(provider.requests[0].headers.values())
+    assert "of-the-file" in sent
     (folder / ".env").write_text("nonsense\n", encoding="utf-8")
     run = once("Hello")
     assert (run.code, run.out) == (2, "")

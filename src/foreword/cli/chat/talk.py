@@ -14,6 +14,7 @@ from foreword.assembly import Assembly
 from foreword.cli.chat.answer import Answer
 from foreword.cli.chat.clean import clean
 from foreword.cli.chat.page import Page
+from foreword.cli.chat.weights import fetch_weights
 from foreword.config import Config
 from foreword.frozen import frozen
 from foreword.gateway.gateway import Gateway
@@ -163,11 +164,13 @@ class Talk:
 
     async def set_model(self, name: str) -> None:
         """Have another model answer in this session; one that cannot be opened changes nothing."""
-        models = open_models(self.gateway.workspace.config, self._environ)
+        config = self.gateway.workspace.config
+        models = open_models(config, self._environ)
         try:
             await asyncio.to_thread(models.find, name)
         finally:
             await models.close()
+        await asyncio.to_thread(fetch_weights, name, config, self._environ)
         session = await self.hold()
         await self.gateway.sessions.set_model(session.id, name)
         self.session = replace(session, model=name)

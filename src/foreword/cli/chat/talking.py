@@ -5,7 +5,7 @@ import os
 import sqlite3
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from prompt_toolkit import PromptSession
@@ -22,6 +22,7 @@ from foreword.cli.chat.line import make_line
 from foreword.cli.chat.slash import Typed, choose, read_typed
 from foreword.cli.chat.steering import note_slots
 from foreword.cli.chat.talk import Seat, Talk
+from foreword.cli.chat.weights import fetch_weights
 from foreword.cli.main import describe, is_utf8
 from foreword.cli.output import complain, make_plain, print_json, warn
 from foreword.cli.place import find_environ, open_here
@@ -29,6 +30,7 @@ from foreword.cli.turns import find_project
 from foreword.errors import ForewordError, InputError
 from foreword.gateway.message import Incoming, Reply, State
 from foreword.gateway.opening import open_gateway
+from foreword.runtime.choosing import choose_model
 from foreword.workspace import STATE, Workspace
 
 FAILED = 1
@@ -44,10 +46,21 @@ def talk(args: Namespace) -> int:
     if args.json and isinstance(read_typed(message or ""), Typed):
         raise InputError(f"--json prints one reply, and {message} prints no reply")
     with open_here(args) as workspace:
+        environ = find_environ(workspace)
+        if message is None or isinstance(read_typed(message), str):
+            have_model(args, workspace, environ)
         try:
-            return asyncio.run(converse(args, workspace, message))
+            return asyncio.run(converse(args, workspace, environ, message))
         except asyncio.CancelledError:
             return INTERRUPTED
+
+
+def have_model(args: Namespace, workspace: Workspace, environ: Mapping[str, str]) -> None:
+    """Have everything here that the model needs before anybody waits for its answer."""
+    config = workspace.config
+    agent = args.agent or next(iter(config.agents))
+    named = args.model or (config.agents[agent].model if agent in config.agents else "")
+    fetch_weights(choose_model(named, config, environ).model, config, environ)
 
 
 def find_message(args: Namespace) -> str | None:
@@ -67,7 +80,7 @@ def find_message(args: Namespace) -> str | None:
     return message
 
 
-async def converse(args: Namespace, workspace: Workspace, message: str | None) -> int:
+async def converse(args: Namespace, workspace: Workspace, environ: Mapping[str, str], message: str | None) -> int:
     """Open the gateway and talk."""
     place = Incoming(
         text="",
@@ -79,7 +92,6 @@ async def converse(args: Namespace, workspace: Workspace, message: str | None) -
     )
     console = Console(highlight=False, markup=False, emoji=False)
     screen: Callable[[], Answer] = Unheard if args.json else lambda: open_answer(console)
-    environ = find_environ(workspace)
     ask = ask_person if sys.stdin.isatty() else ask_nobody
     async with open_gateway(workspace, environ) as gateway:
         talk = Talk(gateway, place, environ, Seat(console=console, screen=screen, ask=ask))
