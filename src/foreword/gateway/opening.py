@@ -10,7 +10,7 @@ from typing import TextIO
 from foreword.events.listening import listen
 from foreword.frozen import frozen
 from foreword.gateway.choices import Choices
-from foreword.gateway.delegating import DELEGATING, Delegating
+from foreword.gateway.delegating import Delegating
 from foreword.gateway.equipping import Equipping
 from foreword.gateway.gateway import USUAL as RHYTHM
 from foreword.gateway.gateway import Gateway, Rhythm
@@ -29,6 +29,7 @@ from foreword.runtime.run import Bounds
 from foreword.runtime.servers import Servers
 from foreword.runtime.toolbox import Further, Toolbox
 from foreword.store.state import open_state
+from foreword.tools import DELEGATING
 from foreword.workspace import STATE, Workspace
 
 
