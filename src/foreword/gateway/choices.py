@@ -1,18 +1,17 @@
 """Which model a turn speaks with."""
 
-import asyncio
 from collections.abc import Mapping
 
 from foreword.config.environment import Secrets
 from foreword.runtime.choosing import choose_model
-from foreword.runtime.loop import Finds
+from foreword.runtime.models import Models
 from foreword.workspace import Workspace
 
 
 class Choices:
     """Chooses models, and has each opened beside the loop: a provider's client takes seconds to import."""
 
-    def __init__(self, workspace: Workspace, models: Finds, environ: Mapping[str, str] | Secrets) -> None:
+    def __init__(self, workspace: Workspace, models: Models, environ: Mapping[str, str] | Secrets) -> None:
         self._workspace = workspace
         self._models = models
         self._environ = environ
@@ -23,6 +22,6 @@ class Choices:
         config = self._workspace.config
         model = choose_model(chosen or config.agents[agent].model, config, self._environ).model
         if model not in self._opened:
-            await asyncio.to_thread(self._models.find, model)
+            await self._models.start(model)
             self._opened.add(model)
         return model
