@@ -85,7 +85,7 @@ class Working:
         if stopped():  # before it began
             trace.tell(EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error=STOPPED)
             ending = self._end(claimed, State.STOPPED, "", steps.close(STOPPED))
-            return await self._write(trace, claimed, ending)
+            return await self._settle(trace, claimed, ending)
         try:
             ending = await self._answer(trace, claimed, steps)
         except asyncio.CancelledError:
@@ -103,6 +103,18 @@ class Working:
             # What was refused before any model saw it stays out of the history: it may be what is too long.
             unseen = told is not BROKEN and not steps.messages
             ending = self._end(claimed, State.FAILED, told, () if unseen else steps.close("the turn failed"))
+        late = not stopped()
+        settling = asyncio.ensure_future(self._settle(trace, claimed, ending))
+        try:
+            return await asyncio.shield(settling)
+        except asyncio.CancelledError:
+            if late and stopped():  # it had come to its end before, and that is what is written
+                return await settling
+            settling.cancel()
+            raise
+
+    async def _settle(self, trace: Trace, claimed: Claimed, ending: Ending) -> Ending:
+        """Write down what came of a turn, or at least that it failed."""
         try:
             return await self._write(trace, claimed, ending)
         except LeaseLost:
