@@ -23,6 +23,7 @@ class Grip:
         self.held = asyncio.Event()
 
     def __call__(self):
+        """Tell the time."""
         mine = threading.current_thread() is threading.main_thread()
         if mine and not self.held.is_set() and self._state.execute(KEPT).fetchone()[0]:
             self._state.execute("BEGIN IMMEDIATE")
