@@ -16,6 +16,7 @@ from foreword.gateway.delegating import BESIDE
 from foreword.gateway.inbox import Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.message import State
 from foreword.gateway.preparing import Prepared, Preparing
+from foreword.gateway.room import find_words
 from foreword.runtime.ears import Ears, ListenerFailed
 from foreword.runtime.history import Messages, close, find_answer, say
 from foreword.runtime.loop import Loop, Work
@@ -64,7 +65,7 @@ class Steps:
 
     def close(self, words: str) -> Messages:
         """Close the turn where it stands, so that the next one can follow."""
-        return close(self.messages or (say(self._claimed.incoming.text),), words)
+        return close(self.messages or (say(find_words(self._claimed.incoming)),), words)
 
 
 class Working:
@@ -179,7 +180,7 @@ class Working:
     async def _write(self, trace: Trace, claimed: Claimed, ending: Ending) -> Ending:
         """Write down what came of a turn, however long the disk takes nothing."""
         if ending.state is State.QUEUED and ending.now - claimed.received > self._patience.give_up:
-            closed = close(ending.messages or (say(claimed.incoming.text),), "not answered")
+            closed = close(ending.messages or (say(find_words(claimed.incoming)),), "not answered")
             ending = self._end(claimed, State.FAILED, TOO_LATE, closed)
         if ending.state is State.QUEUED:
             due = ending.now + timedelta(seconds=self._choose_wait(claimed.attempt, ending.wait))
