@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Protocol
 
 from foreword.assembly import Assembly
-from foreword.errors import ForewordError, InputError
+from foreword.errors import BudgetError, ForewordError, InputError
 from foreword.events.event import EventType
 from foreword.events.reader import find_context
 from foreword.events.trace import Step, Trace
@@ -87,20 +87,24 @@ class Preparing:
         past = await self._writer.do(lambda state: recall_past(state, claimed))
         equipment = await self._equips.equip(claimed)
         turn = make_turn(claimed, equipment, past, self.now())
-        bare = await self.assemble(replace(turn, history=())) if past else await self.assemble(turn)
-        if bare.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
+        try:
+            assembly = await self.assemble(turn)
+        except BudgetError:  # what was said may leave too little; without it there is room, or nothing helps
+            if not past:
+                raise
+            assembly = await self.assemble(replace(turn, history=()))
+            fold = True
+        if assembly.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
             raise Changed(CHANGED)
-        trace.context = find_context(bare)
-        room, message = find_room(bare), bare.terms.meter.count(incoming.text)
+        trace.context = find_context(assembly)
+        room, message = find_room(assembly), assembly.terms.meter.count(incoming.text)
         if message > room:
             raise InputError(
                 f"the message is too long: {message:,} tokens, and the model has room for {room:,} beside its prompt"
             )
-        if not past:
-            return Prepared(assembly=bare, history=())
-        if fold or is_full(past, message, room):
-            past = await self._fold(trace, claimed, past, bare)
-        assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
+        if past and (fold or is_full(past, message, room)):
+            past = await self._fold(trace, claimed, past, assembly)
+            assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
         return Prepared(assembly=assembly, history=join(past))
 
     async def foresee(self, claimed: Claimed) -> Assembly:

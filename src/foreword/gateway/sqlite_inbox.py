@@ -52,7 +52,7 @@ class SqliteInbox:
 
     async def add(self, arrival: Arrival) -> Claimed | Accepted:
         """Accept a message, and claim it at once where nothing of its session comes first."""
-        return await self._writer.do(lambda state: self._add(state, arrival))
+        return await self._writer.seal(lambda state: self._add(state, arrival))
 
     def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
         incoming, session = arrival.incoming, arrival.session
@@ -125,7 +125,7 @@ class SqliteInbox:
             asked = "INSERT OR IGNORE INTO begun (turn_id, call_id, name) VALUES (?, ?, ?)"
             return state.execute(asked, (claimed.turn, call, name)).rowcount == 1
 
-        return await self._writer.do(work)
+        return await self._writer.seal(work)
 
     async def finish(self, claimed: Claimed, ending: Ending) -> None:
         """End a turn: its reply, and its place in the history, together or not at all."""
@@ -172,7 +172,7 @@ class SqliteInbox:
                 )
             touch(state, claimed.session.id, ending.now)
 
-        await self._writer.do(work)
+        await self._writer.seal(work)
 
     async def postpone(self, claimed: Claimed, ending: Ending, due: datetime) -> None:
         """Leave a turn for later, and with it what waits behind it."""
@@ -199,7 +199,7 @@ class SqliteInbox:
                 (due.timestamp(), claimed.session.id),
             )
 
-        await self._writer.do(work)
+        await self._writer.seal(work)
 
     async def release(self, claimed: Claimed) -> None:
         """Leave a turn to whoever comes next, at once."""
