@@ -48,7 +48,7 @@ class Embedded:
     @property
     def engine(self):
         """The engine behind the model."""
-        return self.models.find(MODEL).model.client._client._transport._inner._engine
+        return self.models._engines[MODEL]
 
     async def say(self, session, message, first=None):
         """Run a turn of a session; `first` is called with the first words."""

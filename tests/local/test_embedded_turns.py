@@ -21,7 +21,7 @@ TEMPLATE = 24  # tokens that the template puts around the messages of one turn, 
 
 
 def test_sessions_keep_their_prefix(tmp_path, environ):
-    """Of a session's second turn only what is new is read, though another session spoke in between; it costs nothing."""
+    """Of a session's second turn only what is new is read, though another spoke in between; it costs nothing."""
 
     async def talk():
         async with Embedded(tmp_path, environ) as house:
@@ -47,7 +47,8 @@ def test_template_adds_nothing(tmp_path, environ):
 
     async def talk():
         async with Embedded(tmp_path, environ) as house:
-            running = await asyncio.to_thread(house.engine.start)
+            await house.models.start(MODEL)
+            running = house.engine.start()
             said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
             told = ask(running, "/apply-template", {"messages": [*said, {"role": "user", "content": "Bye"}]})
             turns = ("user\nHi", "assistant\nHello.", "user\nBye")
@@ -55,7 +56,7 @@ def test_template_adds_nothing(tmp_path, environ):
                 "<|im_start|>assistant\n"
             )
             with pytest.raises(urllib.error.HTTPError, match="401"):
-                urllib.request.urlopen(f"{running.url}/slots")
+                await asyncio.to_thread(urllib.request.urlopen, f"{running.url}/slots")
 
     asyncio.run(talk())
 
@@ -135,7 +136,7 @@ def test_too_long(tmp_path, environ):
     asyncio.run(talk())
 
 
-def test_own_file(tmp_path, weights, environ):
+def test_own_file(tmp_path, weights):
     """A GGUF file that is named by its path needs nothing else."""
     path = tmp_path / "own.gguf"
     path.symlink_to(weights)

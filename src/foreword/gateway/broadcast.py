@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from foreword.runtime.ears import Anew, Delta, Words
+from foreword.runtime.ears import Anew, Asking, Calling, Delta, Returned, Words
 
 MOST = 10_000  # pieces that wait for one slow listener; then it is left behind
 
@@ -13,16 +13,25 @@ class Broadcast:
 
     def __init__(self) -> None:
         self._said: list[str] = []
+        self._answer = 0  # how much of that was said before the answer of now
+        self._asking: Asking | None = None
         self._listeners: set[asyncio.Queue[Delta | None]] = set()
         self.ended = asyncio.Event()
         """Set when the turn has ended, or was left for later."""
 
     async def pass_on(self, delta: Delta) -> None:
         """Pass a piece on; a listener that does not keep up is left behind rather than waited for."""
-        if isinstance(delta, Words):
-            self._said.append(delta.text)
-        elif isinstance(delta, Anew):
-            self._said.clear()
+        match delta:
+            case Words():
+                self._said.append(delta.text)
+            case Anew():
+                del self._said[self._answer :]
+            case Calling():
+                self._answer = len(self._said)
+            case Asking():
+                self._asking = delta
+            case Returned():
+                self._asking = None
         for listener in tuple(self._listeners):
             if listener.qsize() < MOST:
                 listener.put_nowait(delta)
@@ -37,10 +46,12 @@ class Broadcast:
             listener.put_nowait(None)
 
     async def listen(self) -> AsyncIterator[Delta]:
-        """Hear what was said so far, and then each piece as it comes."""
+        """Hear what was said so far and what is being asked, and then each piece as it comes."""
         pieces: asyncio.Queue[Delta | None] = asyncio.Queue()
         if self._said:
             pieces.put_nowait(Words(text="".join(self._said)))
+        if self._asking:
+            pieces.put_nowait(self._asking)
         if self.ended.is_set():
             pieces.put_nowait(None)
         self._listeners.add(pieces)

@@ -46,8 +46,8 @@ def choose_cut(past: Sequence[Row], room: int) -> Cut:
     while start and weight + past[start - 1].tokens <= room * STAYS:
         start -= 1
         weight += past[start].tokens
-    if start == 0 and len(past) > 1:
-        start = len(past) // 2  # the provider says it is too long, whatever we counted
+    if start == 0:
+        start = (len(past) + 1) // 2  # the provider says it is too long, whatever we counted
     return Cut(folded=tuple(past[:start]), kept=tuple(past[start:]))
 
 

@@ -11,18 +11,21 @@ A message is durable when `accept` returns. One turn of a session runs at a time
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from foreword.assembly import Assembly
-from foreword.errors import ForewordError, InputError
-from foreword.events.event import NOWHERE, EventType
+from foreword.errors import ForewordError
+from foreword.events.event import NOWHERE, EventType, Level
 from foreword.events.listening import Listeners
+from foreword.events.reloads import Reloads
 from foreword.events.trace import Timepiece, Trace
 from foreword.frozen import frozen
-from foreword.gateway.admission import admit, find_named
+from foreword.gateway.admission import admit, find_named, summarise_before
 from foreword.gateway.belonging import find_context
+from foreword.gateway.checking import check
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
@@ -31,13 +34,13 @@ from foreword.gateway.replies import find_reply
 from foreword.gateway.running import Running
 from foreword.gateway.session import Session
 from foreword.gateway.sessions import Sessions
+from foreword.gateway.sqlite_inbox import get_claimed
 from foreword.gateway.working import Working
 from foreword.gateway.writer import Writer
 from foreword.runtime.ears import Delta
 from foreword.turn import Turn
 from foreword.workspace import Workspace
 
-LONGEST = 1_000_000  # characters of a message; longer ones fit no model
 ELSEWHERE = 0.5  # seconds between two looks at a turn that another process works on
 
 
@@ -87,23 +90,31 @@ class Gateway:
         self._clock = clock
         self._rhythm = rhythm
         self._timepiece = Timepiece(now=clock)
+        self._reloads = Reloads(workspace, listeners.recorder, self._timepiece)
         self._working: Working | None = None
         self._known: dict[str, Running] = {}
+        self._accepting: set[asyncio.Task[Accepted]] = set()
         self._aside: dict[str, Reply] = {}
         self._wake = asyncio.Event()
         self._ended = asyncio.Event()
         self._closing = False
-        self._rounds: list[asyncio.Task[None]] = []
+        self._looking: asyncio.Task[None] | None = None
+        self._delivering: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     async def accept(self, incoming: Incoming) -> Accepted:
         """Accept a message: when this returns it is kept, and it will be answered."""
         check(incoming)
         if self._closing:
             raise Closing("this gateway is about to end; write again in a moment")
-        self.workspace.refresh()
+        self._look_at_config()
         found = find_lane(incoming, self.workspace.config)
+        # Who goes away meanwhile leaves no message behind that is kept and that nobody works on.
+        task = asyncio.create_task(self._accept(incoming, found))
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
         try:
-            return await self._accept(incoming, found)
+            return await asyncio.shield(task)
         except sqlite3.Error as error:
             raise NotKept(
                 f"the message could not be kept ({error}), so it was not accepted; try again later"
@@ -128,6 +139,7 @@ class Gateway:
             if admitted.new:
                 received.tell(EventType.SESSION_CREATED)
             running = self._known[trace.id] = Running(session.id)
+            incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
             arrival = Arrival(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
             try:
                 got = await self._inbox.add(arrival)
@@ -136,9 +148,20 @@ class Gateway:
                 raise
         if isinstance(got, Claimed):
             self._start(got)
-        elif (await self._find(trace.id)).state is State.QUEUED:
+        elif got.repeated:  # it was delivered twice at the same moment
             self._end(trace.id, running)
+            return got
+        else:
+            with suppress(sqlite3.Error):  # it is kept, whether its state can be read now or not
+                if (await self._find(trace.id)).state is State.QUEUED:
+                    self._end(trace.id, running)
         return Accepted(turn=trace.id, session=session.id)
+
+    def _look_at_config(self) -> None:
+        """See what changed in the workspace, tell it, and hold the budgets to it."""
+        self._reloads.look()
+        if self.listeners.purse:
+            self.listeners.purse.follow(self.workspace.config)
 
     async def hear(self, turn: str) -> AsyncIterator[Delta]:
         """Hear a turn: what it said so far, then each piece, until it has ended or is left for later."""
@@ -148,13 +171,13 @@ class Gateway:
                 yield delta
 
     async def wait(self, turn: str) -> Reply:
-        """Wait until a turn has ended or is left for later."""
+        """Wait until a turn has ended or is left for later, which a gateway that closes does, too."""
         while True:
             running = self._known.get(turn)
             if running:
                 await running.broadcast.ended.wait()
             reply = await self._find(turn)
-            if reply.state.ended or reply.state is State.QUEUED:
+            if reply.state.ended or reply.state is State.QUEUED or self._closing:
                 return reply
             if turn not in self._known:
                 await asyncio.sleep(ELSEWHERE)
@@ -189,8 +212,13 @@ class Gateway:
         if before is None or before.state.ended:
             return False
         after = await self._inbox.stop(turn)
-        if running and after is State.STOPPED:
-            self._end(turn, running)
+        if after is State.STOPPED:
+            if running:
+                self._end(turn, running)
+            claimed = await self._writer.do(lambda state: get_claimed(state, turn))
+            self._make_trace(claimed).tell(
+                EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error="stopped before it began"
+            )
         self._wake.set()
         return after in (State.STOPPED, State.RUNNING)
 
@@ -203,19 +231,32 @@ class Gateway:
         """Begin to work, with what an earlier process left first."""
         self._working = working
         self._wake.set()
-        self._rounds = [asyncio.create_task(self._look_around()), asyncio.create_task(self._renew())]
-        if outbox:
-            self._rounds.append(asyncio.create_task(self._deliver(outbox)))
+        self._looking = asyncio.create_task(self._look_around())
+        self._renewing = asyncio.create_task(self._renew())
+        self._delivering = asyncio.create_task(self._deliver(outbox)) if outbox else None
 
     async def close(self) -> None:
         """Accept nothing more, give running turns their time, and leave the others to the next start."""
         self._closing = True
-        tasks = [running.task for running in self._known.values() if running.task]
+        self._wake.set()
+        # Those are not cut short: what they have claimed would belong to this process until its lease ends.
+        await asyncio.gather(*self._accepting, *filter(None, [self._looking]), return_exceptions=True)
+        await self._finish([running.task for running in self._known.values() if running.task])
+        for running in self._known.values():
+            running.broadcast.end()
+        self._ended.set()
+        await self._finish(list(filter(None, [self._delivering])))
+        if self._renewing:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+
+    async def _finish(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Give tasks their time, and end those that need more."""
         if tasks:
             await asyncio.wait(tasks, timeout=self._rhythm.grace)
-        for task in (*tasks, *self._rounds):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *self._rounds, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def set_aside(self, claimed: Claimed, ending: Ending) -> None:
         """Let nobody wait for a disk that takes nothing: what came of the turn is known here."""
@@ -236,10 +277,13 @@ class Gateway:
 
     async def _look_around(self) -> None:
         """Claim what is due, when something may have become so."""
-        while not self._closing:
+        while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._rhythm.look)
             self._wake.clear()
+            if self._closing:
+                return
+            self._look_at_config()
             room = self._rhythm.most - len(self._known)
             with suppress(sqlite3.Error):  # a disk that is full or busy now is looked at again
                 for claimed in await self._inbox.claim(max(1, room)):
@@ -247,10 +291,12 @@ class Gateway:
 
     async def _deliver(self, outbox: Outbox) -> None:
         """Deliver replies as soon as there are any."""
-        while True:
+        last = False
+        while not last:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
             self._ended.clear()
+            last = self._closing and not any(running.task for running in self._known.values())
             with suppress(sqlite3.Error):
                 while await outbox.deliver():
                     pass
@@ -262,6 +308,15 @@ class Gateway:
                 for turn in await self._inbox.renew():
                     if running := self._known.get(turn):
                         running.stop()
+                await self._look_elsewhere()
+
+    async def _look_elsewhere(self) -> None:
+        """Let nobody wait here for a turn that another process has taken, once it has ended there."""
+        waiting = [turn for turn, running in self._known.items() if running.task is None]
+        for turn in waiting:
+            reply, running = await self.find(turn), self._known.get(turn)
+            if reply and running and running.task is None and (reply.state.ended or reply.state is State.QUEUED):
+                self._end(turn, running)
 
     def _start(self, claimed: Claimed) -> None:
         running = self._known.get(claimed.turn)
@@ -272,12 +327,7 @@ class Gateway:
     async def _run(self, claimed: Claimed, running: Running) -> None:
         """Work on a turn; whatever comes of it, the next one of its session can begin."""
         assert self._working is not None
-        trace = Trace(
-            self.listeners.recorder,
-            find_context(claimed.session, claimed.incoming),
-            self._timepiece,
-            goes_on=claimed.place,
-        )
+        trace = self._make_trace(claimed)
         try:
             ending = await self._working.work(
                 trace, claimed, running.make_ears(self._inbox, claimed), running.is_stopped
@@ -297,6 +347,11 @@ class Gateway:
             self._wake.set()
             self._ended.set()
 
+    def _make_trace(self, claimed: Claimed) -> Trace:
+        """Go on with the trace of a turn."""
+        context = find_context(claimed.session, claimed.incoming)
+        return Trace(self.listeners.recorder, context, self._timepiece, goes_on=claimed.place)
+
     def _end(self, turn: str, running: Running) -> None:
         running.broadcast.end()
         if self._known.get(turn) is running:
@@ -313,13 +368,3 @@ class Gateway:
         if reply is None:
             raise NotFound("turn")
         return reply
-
-
-def check(incoming: Incoming) -> None:
-    """Refuse a message that cannot be one."""
-    if not incoming.text.strip():
-        raise InputError("the message is empty")
-    if len(incoming.text) > LONGEST:
-        raise InputError(f"the message has {len(incoming.text):,} characters, and {LONGEST:,} are the most")
-    if "\x00" in incoming.text:
-        raise InputError("the message has a NUL character in it")

@@ -34,6 +34,7 @@ WAITS = (
     600.0,
 )  # seconds before a failed delivery is tried again, the last ones for ever
 LONGEST = 30.0  # seconds that a delivery may take
+DISK = 1.0  # seconds after which is written again what a full or busy disk did not take
 MOST = 64  # deliveries at once
 
 
@@ -145,7 +146,13 @@ class Outbox:
             state = Delivery.REFUSED
         except Exception:  # noqa: BLE001 - whatever broke, nobody knows whether it arrived
             state = Delivery.PENDING if channel.takes_key else Delivery.UNCERTAIN
-        await self._writer.do(lambda connection: self._settle(connection, parcel, state))
+        while True:
+            try:
+                await self._writer.do(lambda connection: self._settle(connection, parcel, state))
+            except sqlite3.Error:  # until it is written, nothing else goes to this address
+                await asyncio.sleep(DISK)
+            else:
+                return
 
     def _settle(self, state: sqlite3.Connection, parcel: Parcel, became: Delivery) -> None:
         now = self._clock()

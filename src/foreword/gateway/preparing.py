@@ -14,6 +14,7 @@ from foreword.events.event import EventType
 from foreword.events.reader import find_context
 from foreword.events.trace import Step, Trace
 from foreword.frozen import frozen
+from foreword.gateway.admission import ROUGHLY
 from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_order, write_summary
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.lane import find_lane
@@ -26,7 +27,7 @@ from foreword.turn import Extension, State, Task, Toolset, Turn
 from foreword.words import Mode
 from foreword.workspace import Workspace
 
-ROUGHLY = 3  # characters to a token, where no model is known to count by
+CHANGED = "What you may see here has changed since you wrote, so this is not answered. Please write again."
 
 
 class Changed(InputError):
@@ -87,6 +88,8 @@ class Preparing:
         equipment = await self._equips.equip(claimed)
         turn = make_turn(claimed, equipment, past, self.now())
         bare = await self.assemble(replace(turn, history=())) if past else await self.assemble(turn)
+        if bare.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
+            raise Changed(CHANGED)
         trace.context = find_context(bare)
         room, message = find_room(bare), bare.terms.meter.count(incoming.text)
         if message > room:
@@ -112,13 +115,14 @@ class Preparing:
     def find_change(self, claimed: Claimed) -> str:
         """Say that a person's clearance is not that of their session any more, or nothing."""
         incoming = claimed.incoming
+        self._workspace.refresh()
         try:
             lane = find_lane(incoming, self._workspace.config).lane
         except InputError as error:
             return str(error)
         if lane.clearance == claimed.session.lane.clearance:
             return ""
-        return "What you may see here has changed since you wrote, so this is not answered. Please write again."
+        return CHANGED
 
     def weigh(self, prepared: Prepared, messages: Messages) -> int:
         """Weigh messages as the model of the turn counts them."""

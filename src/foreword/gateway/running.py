@@ -17,6 +17,7 @@ class Running:
         self.session = session
         self.broadcast = Broadcast()
         self.task: asyncio.Task[None] | None = None
+        self._begun = False
         self._stopped = False
         self._questions: dict[str, asyncio.Future[bool]] = {}
 
@@ -26,10 +27,11 @@ class Running:
 
     def stop(self) -> bool:
         """Stop it, if it is under way."""
-        if self.task is None or self.task.done():
+        if self.task is None or self.task.done() or self.broadcast.ended.is_set():
             return False
+        if self._begun and not self._stopped:
+            self.task.cancel()
         self._stopped = True
-        self.task.cancel()
         return True
 
     def decide(self, question: str, *, allowed: bool) -> bool:
@@ -41,7 +43,8 @@ class Running:
         return True
 
     def make_ears(self, inbox: Inbox, claimed: Claimed) -> Ears:
-        """Make what is called while the turn runs."""
+        """Make what is called while the turn runs; from now on it is under way."""
+        self._begun = True
 
         async def begin(call: str, name: str) -> bool:
             return await inbox.begin(claimed, call, name)

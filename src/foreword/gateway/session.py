@@ -98,5 +98,5 @@ def add_session(
 
 
 def touch(state: sqlite3.Connection, session: str, now: datetime) -> None:
-    """Note that a session was used; its lane goes on with it."""
+    """Note that a session was used."""
     state.execute("UPDATE sessions SET used = ? WHERE id = ?", (write_moment(now), session))

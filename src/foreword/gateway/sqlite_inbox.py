@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from foreword.events.event import Place, Usage
-from foreword.gateway.admission import summarise_before, write_key
+from foreword.gateway.admission import ROUGHLY, find_repeated, write_key
 from foreword.gateway.beginning import extend
 from foreword.gateway.inbox import Arrival, Claimed, Ending, LeaseLost, Spent
 from foreword.gateway.message import Accepted, State
@@ -18,7 +18,7 @@ from foreword.gateway.past import Kind, Piece, add_piece
 from foreword.gateway.request import read_request, write_request
 from foreword.gateway.session import COLUMNS, read_session, touch
 from foreword.gateway.writer import Writer
-from foreword.runtime.history import Messages, dump, load
+from foreword.runtime.history import Messages, close, dump, load, recount
 from foreword.store.plans import add_plan
 from foreword.turn import Message
 
@@ -32,7 +32,8 @@ CLAIM = """
 UPDATE turns SET state = 'running', attempt = attempt + 1, lease_owner = ?, lease_until = ? WHERE number IN (
     SELECT number FROM turns AS mine
     WHERE finished IS NULL AND (state IN ('waiting', 'queued') AND due <= ?
-        OR state = 'running' AND (lease_until < ? OR lease_owner IN (SELECT value FROM json_each(?))))
+        OR state = 'running' AND (lease_until < ? AND lease_owner != ?
+            OR lease_owner IN (SELECT value FROM json_each(?))))
     AND NOT EXISTS (
         SELECT 1 FROM turns AS other
         WHERE other.session_id = mine.session_id AND other.number < mine.number AND other.finished IS NULL)
@@ -55,6 +56,8 @@ class SqliteInbox:
 
     def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
         incoming, session = arrival.incoming, arrival.session
+        if incoming.key and (known := find_repeated(state, incoming)):
+            return Accepted(turn=known.turn, session=known.session.id, repeated=True)
         first = state.execute(
             "SELECT state, due FROM turns WHERE session_id = ? AND finished IS NULL ORDER BY number LIMIT 1",
             (session.id,),
@@ -106,7 +109,7 @@ class SqliteInbox:
         dead = json.dumps([owner for (owner,) in owners if owner and is_dead(owner)])
         moment = now.timestamp()
         until = (now + self._lease).timestamp()
-        got = state.execute(CLAIM, (self._owner, until, moment, moment, dead, most)).fetchall()
+        got = state.execute(CLAIM, (self._owner, until, moment, moment, self._owner, dead, most)).fetchall()
         return [get_claimed(state, turn) for (turn,) in got]
 
     async def keep(self, claimed: Claimed, messages: Messages) -> None:
@@ -155,7 +158,7 @@ class SqliteInbox:
             if ending.plan:
                 add_plan(state, claimed.session.id, ending.text)
             state.execute("DELETE FROM begun WHERE turn_id = ?", (claimed.turn,))
-            if claimed.incoming.address:
+            if claimed.incoming.address and ending.text:  # one that was stopped says nothing
                 state.execute(
                     "INSERT OR IGNORE INTO outbox (turn_id, channel, address, text, state, attempt, due)"
                     " VALUES (?, ?, ?, ?, 'pending', 0, ?)",
@@ -217,18 +220,22 @@ class SqliteInbox:
 
     async def stop(self, turn: str) -> State | None:
         """Stop a turn that nobody works on, or have it stopped by who does; return its state now."""
+        return await self._writer.do(lambda state: self._stop(state, turn))
 
-        def work(state: sqlite3.Connection) -> State | None:
-            state.execute(
-                "UPDATE turns SET state = 'stopped', reply = '', finished = ? WHERE id = ?"
-                " AND state IN ('waiting', 'queued')",
-                (write_moment(self._clock()), turn),
-            )
-            state.execute("UPDATE turns SET stop = 1 WHERE id = ? AND state = 'running'", (turn,))
-            row = state.execute("SELECT state FROM turns WHERE id = ?", (turn,)).fetchone()
-            return State(row[0]) if row else None
-
-        return await self._writer.do(work)
+    def _stop(self, state: sqlite3.Connection, turn: str) -> State | None:
+        idle = state.execute(
+            "UPDATE turns SET state = 'stopped', reply = '', finished = ? WHERE id = ?"
+            " AND state IN ('waiting', 'queued') RETURNING session_id, taken",
+            (write_moment(self._clock()), turn),
+        ).fetchall()
+        for session, taken in idle:
+            if taken:  # what its tools did before it was left for later was done
+                messages = close(load(taken), "stopped before the end")
+                weight = sum(len(message.text) for message in recount(messages)) // ROUGHLY
+                add_piece(state, session, Piece(kind=Kind.TURN, messages=dump(messages), tokens=weight, turn=turn))
+        state.execute("UPDATE turns SET stop = 1 WHERE id = ? AND state = 'running'", (turn,))
+        row = state.execute("SELECT state FROM turns WHERE id = ?", (turn,)).fetchone()
+        return State(row[0]) if row else None
 
     async def _write(self, claimed: Claimed, values: str, given: Sequence[Any]) -> None:
         await self._writer.do(lambda state: self._set(state, claimed, values, given))
@@ -264,7 +271,7 @@ def get_claimed(state: sqlite3.Connection, identifier: str) -> Claimed:
 
 def find_beginning(claimed: Claimed, reply: str) -> str | None:
     """Hash the conversation up to the end of a turn, as a client that keeps no session will repeat it."""
-    before = summarise_before(claimed.incoming.before)
+    before = claimed.incoming.beginning
     if before is None:
         return None
     asked = extend(before, Message(role="user", text=claimed.incoming.text))

@@ -17,7 +17,7 @@ from foreword.gateway.inbox import Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.message import State
 from foreword.gateway.preparing import Prepared, Preparing
 from foreword.runtime.ears import Ears, ListenerFailed
-from foreword.runtime.history import Messages, close, say
+from foreword.runtime.history import Messages, close, find_answer, say
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
 from foreword.turn import Turn
@@ -82,6 +82,10 @@ class Working:
     async def work(self, trace: Trace, claimed: Claimed, ears: Ears, stopped: Callable[[], bool]) -> Ending:
         """Work on a turn to its end, or as far as it goes now; a process that ends leaves it to the next one."""
         steps = Steps(claimed, self._inbox, ears)
+        if stopped():  # before it began
+            trace.tell(EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error=STOPPED)
+            ending = self._end(claimed, State.STOPPED, "", steps.close(STOPPED))
+            return await self._write(trace, claimed, ending)
         try:
             ending = await self._answer(trace, claimed, steps)
         except asyncio.CancelledError:
@@ -96,8 +100,16 @@ class Working:
             if trace.failure is not error:
                 trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
             told = str(error) if isinstance(error, InputError | BudgetError) else BROKEN
-            ending = self._end(claimed, State.FAILED, told, steps.close("the turn failed"))
-        return await self._write(trace, claimed, ending)
+            # What was refused before any model saw it stays out of the history: it may be what is too long.
+            unseen = told is not BROKEN and not steps.messages
+            ending = self._end(claimed, State.FAILED, told, () if unseen else steps.close("the turn failed"))
+        try:
+            return await self._write(trace, claimed, ending)
+        except LeaseLost:
+            raise
+        except Exception as error:  # noqa: BLE001 - what cannot be written must not block its session for ever
+            trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
+            return await self._write(trace, claimed, self._end(claimed, State.FAILED, BROKEN, ()))
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble what a turn would begin with."""
@@ -112,10 +124,13 @@ class Working:
         beside: list[tuple[Usage, float | None]] = []
         BESIDE.set(beside)
         outcome = await self._run(trace, claimed, prepared, steps)
+        spent = claimed.spent.add(outcome.usage, outcome.cost_usd)
         if outcome.too_long and prepared.history:
             prepared = await self._preparing.prepare(trace, claimed, fold=True)
-            outcome = await self._run(trace, claimed, prepared, steps)
-        spent = claimed.spent.add(outcome.usage, outcome.cost_usd)
+            # The last message says that it was too long; what the tools did before it is not done again.
+            taken = outcome.messages[:-1] if find_answer(outcome.messages[:-1]) else ()
+            outcome = await self._run(trace, replace(claimed, taken=taken), prepared, steps)
+            spent = spent.add(outcome.usage, outcome.cost_usd)
         for usage, usd in beside:
             spent = spent.add(usage, usd)
         state, text = ENDS[outcome.end], outcome.text
@@ -165,7 +180,8 @@ class Working:
 
     def _choose_wait(self, attempt: int, asked: float | None) -> float:
         later = self._patience.later
-        return max(later[min(attempt, len(later)) - 1], asked or 0.0)
+        longest = self._patience.give_up.total_seconds()
+        return min(max(later[min(attempt, len(later)) - 1], asked or 0.0), longest)
 
     async def _insist(
         self, trace: Trace, claimed: Claimed, ending: Ending, write: Callable[[], Awaitable[None]]

