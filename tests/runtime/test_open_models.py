@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -107,3 +109,16 @@ def test_late():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert loaded.isdisjoint({"pydantic_ai", "pydantic", "anthropic", "openai", "google", "httpx2"})
+
+
+def test_at_once():
+    """Many who look for one model at the same time open it once, so that no connection of another is left behind."""
+    models, together = Models({}, KEYS), threading.Barrier(8)
+
+    def find(_):
+        together.wait(30)
+        return models.find("anthropic:claude-sonnet-5")
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(map(id, threads.map(find, range(8))))) == 1
+    asyncio.run(models.close())
