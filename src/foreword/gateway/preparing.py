@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Protocol
 
 from foreword.assembly import Assembly
-from foreword.errors import ForewordError, InputError
+from foreword.errors import BudgetError, ForewordError, InputError
 from foreword.events.event import EventType
 from foreword.events.reader import find_context
 from foreword.events.trace import Step, Trace
@@ -86,7 +86,7 @@ class Preparing:
         past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
         equipment = await self._equips.equip(claimed)
         turn = make_turn(claimed, equipment, past, self.now())
-        bare = await self._assemble(replace(turn, history=())) if past else await self._assemble(turn)
+        bare = await self._assemble_bare(turn)
         if bare.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
             raise Changed(CHANGED)
         trace.context = find_context(bare)
@@ -125,6 +125,17 @@ class Preparing:
     def close(self) -> None:
         """Let go of the thread."""
         self._bench.shutdown()
+
+    async def _assemble_bare(self, turn: Turn) -> Assembly:
+        """Assemble a turn without what was said before; where it does not fit, say so if the message is why."""
+        bare = replace(turn, history=()) if turn.history else turn
+        try:
+            return await self._assemble(bare)
+        except BudgetError as error:
+            room = find_room(await self._assemble(replace(bare, message="")))
+            raise InputError(
+                f"the message is too long: the model has room for {room:,} tokens beside its prompt"
+            ) from error
 
     async def _assemble(self, turn: Turn) -> Assembly:
         return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn)

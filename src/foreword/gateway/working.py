@@ -86,9 +86,11 @@ class Working:
             return await self._write(trace, claimed, ending)
         try:
             ending = await self._answer(trace, claimed, steps)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if not stopped():
                 raise
+            if trace.failure is not error:
+                trace.tell(EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error=STOPPED)
             ending = self._end(claimed, State.STOPPED, "", steps.close(STOPPED))
         except LeaseLost:
             raise

@@ -4,6 +4,7 @@ The libraries are imported when the first model is opened: that takes a second o
 """
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -55,11 +56,14 @@ class Models:
         self._overrides = overrides or {}
         self._clients: dict[str, httpx2.AsyncClient] = {}
         self._models: dict[str, Opened] = {}
+        self._opening = threading.Lock()
 
     def find(self, name: str) -> Opened:
         """Find a model by `provider:model`, or say what is missing."""
         if name not in self._models:
-            self._models[name] = self._open(name)
+            with self._opening:  # turns that begin at once ask from several threads, and a model is opened once
+                if name not in self._models:
+                    self._models[name] = self._open(name)
         return self._models[name]
 
     def _open(self, name: str) -> Opened:
