@@ -1,4 +1,4 @@
-"""Claims about a disk that is full and a state that somebody else holds: nothing half, nothing lost, nobody left waiting."""
+"""Claims about a disk that is full and a state that somebody else holds: nothing half, and nothing lost."""
 
 import asyncio
 import sqlite3
@@ -73,7 +73,7 @@ def test_full_when_a_message_comes(tmp_path, stand_in):
         async with open_house(tmp_path, stand_in) as gateway:
             first = await say(gateway, "hello")
             await fill(gateway)
-            with pytest.raises(NotKept, match="could not be kept .*full.*try again later"):
+            with pytest.raises(NotKept, match=r"could not be kept .*full.*try again later"):
                 await gateway.accept(Incoming(text="x" * 100_000, user="alice", key="k"))
             await fill(gateway, -1)
             return first, await say(gateway, "x" * 1_000, key="k")
@@ -168,7 +168,9 @@ def test_locked_at_any_moment(tmp_path, stand_in):
                         await asyncio.sleep(0.02 * (number % 5))
                         state.execute("ROLLBACK")
                 try:
-                    turns.append(await gateway.accept(Incoming(text=f"{number}", user="alice", channel=f"c{number % 4}")))
+                    turns.append(
+                        await gateway.accept(Incoming(text=f"{number}", user="alice", channel=f"c{number % 4}"))
+                    )
                 except NotKept:
                     continue
             return [await asyncio.wait_for(end(gateway, one.turn), 20) for one in turns]

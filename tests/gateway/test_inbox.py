@@ -45,7 +45,7 @@ def list_turns(claimed):
 
 
 def test_one_turn_of_a_session(desk):
-    """The first message is claimed as it is accepted; the next of its session wait, in order, each for the one before."""
+    """The first message is claimed as it is accepted; the next of its session wait, each for the one before."""
 
     async def run():
         first, second, third = [await desk.accept(text) for text in ("1", "2", "3")]
@@ -295,3 +295,21 @@ def test_nothing_to_deliver(desk):
 
     ((_, text),) = asyncio.run(run())
     assert text == "Hi."
+
+
+@pytest.mark.parametrize("damage", ["request = '{'", "request = '{\"odd\": 1}'", "taken = x'00'", "place = '[]'"])
+def test_a_row_that_cannot_be_read(two, damage):
+    """A turn whose row is damaged is ended in words, and holds up neither the others nor its own session."""
+    mine, other = two
+
+    async def run():
+        broken, behind = await mine.accept("1"), await mine.accept("2")
+        await mine.accept("elsewhere", channel="web")
+        await mine.writer.do(lambda state: state.execute(f"UPDATE turns SET {damage} WHERE id = ?", (broken.turn,)))
+        mine.clock.move(31)
+        assert list_turns(await other.inbox.claim(10)) == ["elsewhere"]
+        reply = await mine.writer.do(lambda state: find_reply(state, broken.turn))
+        assert (reply.state, "cannot be read" in reply.text) == (State.FAILED, True)
+        assert [one.turn for one in await other.inbox.claim(10)] == [behind.turn]
+
+    asyncio.run(run())

@@ -262,14 +262,13 @@ class Gateway:
     async def _deliver(self, outbox: Outbox) -> None:
         """Deliver replies as soon as there are any."""
         last = False
-        while not last:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
-            self._ended.clear()
-            last = self._closing and not any(running.task for running in self._known.values())
-            with suppress(sqlite3.Error):
-                while await outbox.deliver():
-                    pass
+        async with asyncio.TaskGroup() as rounds:  # one that hangs holds up nobody at another address
+            while not last:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
+                self._ended.clear()
+                last = self._closing and not any(running.task for running in self._known.values())
+                rounds.create_task(deliver_all(outbox))
 
     async def _renew(self) -> None:
         while True:
@@ -338,3 +337,10 @@ class Gateway:
         if reply is None:
             raise NotFound("turn")
         return reply
+
+
+async def deliver_all(outbox: Outbox) -> None:
+    """Deliver until nothing is due; a disk that is full or busy now is looked at again."""
+    with suppress(sqlite3.Error):
+        while await outbox.deliver():
+            pass
