@@ -1,4 +1,4 @@
-"""Claims about what goes wrong: each time a clear answer, an event in the log, and a session that is usable afterwards."""
+"""Claims about what goes wrong: each time a clear answer, an event in the log, and a session that goes on."""
 
 import asyncio
 import json
@@ -83,9 +83,12 @@ def test_faults(tmp_path, stand_in, fault):
     bounds = Bounds(seconds=0.3, limits=TimeLimits(usual=0.05))
 
     async def run():
-        async with open_house(tmp_path, stand_in, further=Odd().offer(), bounds=bounds) as gateway:
+        clock = MovedClock(NOON)
+        options = {"further": Odd().offer(), "bounds": bounds, "clock": clock, "patience": Patience()}
+        async with open_house(tmp_path, stand_in, **options) as gateway:
             first = await say(gateway, "Hello?")
             stand_in.follow()
+            clock.move(61)
             await end(gateway, first.turn)
             return first, await say(gateway, "And now?")
 
@@ -170,7 +173,7 @@ LOWERED = {
 
 @pytest.mark.parametrize("change", LOWERED)
 def test_changed_while_it_runs(tmp_path, stand_in, change):
-    """Who is removed or trusted less while their turn runs is not given its reply, and what they write next is apart."""
+    """Who is removed or trusted less while their turn runs is not given its reply, and what they write is apart."""
     stand_in.follow(call("odd", {"how": "wait"}), Says(text="The secret is out."))
 
     async def run():

@@ -4,7 +4,7 @@ import asyncio
 import re
 from datetime import UTC, datetime
 
-from house import CONFIG, open_house, open_rows
+from house import CONFIG, end, open_house, open_rows, read_log, until
 
 from foreword.gateway.message import Incoming, State
 from foreword.gateway.working import Patience
@@ -42,7 +42,7 @@ async def tell(gateway, text, user="alice"):
     return await gateway.wait(accepted.turn)
 
 
-async def live_through(gateway, clock, stand_in):
+async def live_through(gateway, clock, stand_in, folder):
     """Live through the night; return the turn that failed first."""
     for _ in range(12):
         await tell(gateway, "Are you there?")
@@ -53,9 +53,9 @@ async def live_through(gateway, clock, stand_in):
     assert queued.state is State.QUEUED
     assert "kept and will be answered" in queued.text
     clock.move(60)
-    while not (reply := await gateway.find(queued.turn)).state.ended:
-        await asyncio.sleep(0.01)
+    reply = await end(gateway, queued.turn)
     assert (reply.state, reply.text) == (State.ANSWERED, "It did.")
+    await until(lambda: any(row[0] == "message_sent" and row[3]["attempt"] == 2 for row in read_log(folder)))
     return queued
 
 
@@ -69,7 +69,7 @@ def test_why_did_my_message_fail(tmp_path, stand_in):
     async def run():
         options = {"clock": clock, "patience": Patience(), "retrying": Retrying(sleep=sleep, chance=lambda: 0.0)}
         async with open_house(tmp_path, stand_in, FILES, **options) as gateway:
-            queued = await live_through(gateway, clock, stand_in)
+            queued = await live_through(gateway, clock, stand_in, tmp_path)
             calls = len(stand_in.requests)
             clock.now = datetime(2026, 11, 16, 9, 0, tzinfo=UTC)
             stand_in.choose = asks

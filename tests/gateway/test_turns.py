@@ -222,7 +222,7 @@ def test_silence_is_a_no(tmp_path, stand_in, monkeypatch):
 
 
 def test_left_to_the_next_start(tmp_path, stand_in):
-    """A gateway that closes leaves a running turn to the next, which goes on after its last step and repeats no call."""
+    """A gateway that closes leaves a running turn to the next, which goes on after its last step."""
     stand_in.follow(PRESS, Hangs(seconds=20), Says(text="Pressed it."), Says(text="Hello."))
 
     async def run():
