@@ -6,8 +6,9 @@ WORKERS ?= auto
 
 .PHONY: run test check lint types contracts bench soak docs clean
 
-run: $(READY)  ## explain a turn of the sample workspace
-	$(BIN)/foreword -w examples/assistant explain --message "What is on this week?"
+run: $(READY)  ## talk with the agent of the sample workspace; without a terminal, ask it one question
+	@if [ -t 0 ]; then $(BIN)/foreword -w examples/assistant chat; \
+	  else $(BIN)/foreword -w examples/assistant chat "What is on this week?" </dev/null; fi
 
 test: $(READY)  ## the whole suite, in parallel
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -28,7 +29,7 @@ bench: $(READY)  ## every figure of the documentation, beside its baseline
 	$(BIN)/python -m bench
 
 soak: $(READY)  ## the properties with their full counts
-	FOREWORD_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) tests/laws tests/config tests/memory tests/events tests/faults
+	FOREWORD_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) tests/laws tests/config tests/memory tests/events tests/faults tests/gateway
 
 docs: $(READY)  ## write what is generated: the command reference and the JSON Schemas
 	$(BIN)/python -m docs.generate

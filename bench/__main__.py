@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import arithmetic, cold, events, memory, signal, start, warm
+from bench import arithmetic, cold, events, gateway, local, memory, signal, start, warm
 
 BENCHES = {
     "warm": warm,
@@ -12,6 +12,8 @@ BENCHES = {
     "signal": signal,
     "arithmetic": arithmetic,
     "events": events,
+    "gateway": gateway,
+    "local": local,
 }
 
 

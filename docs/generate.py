@@ -1,14 +1,19 @@
-"""Writes what is generated in docs/: the command reference and the JSON Schemas. Run: python -m docs.generate."""
+"""Writes what is generated in docs/: commands, tools, JSON Schemas and the HTTP API. Run: python -m docs.generate."""
 
 import argparse
 import json
 import os
+import re
+from functools import cache
 from typing import Any
 
+from foreword import tools
 from foreword.blueprint import Blueprint
 from foreword.cli.parser import COMMANDS, DESCRIPTION, EXAMPLES, Parser, load, make_parsers
 from foreword.config import Config
 from foreword.config.jsonschema import describe
+from foreword.gateway.api.app import make_app
+from foreword.turn import Toolset
 
 CODES = """\
 Exit codes: 0 done; 1 an error was found by `lint` or `doctor`, or the required slots do not fit the budget; 2 bad
@@ -24,9 +29,33 @@ def render() -> dict[str, str]:
     return {
         "commands.md": render_commands(),
         "configuration.md": render_configuration(),
+        "tools.md": render_tools(),
         "foreword.schema.json": render_schema(Config),
         "blueprint.schema.json": render_schema(Blueprint),
+        "openapi.json": render_api(),
     }
+
+
+def render_tools() -> str:
+    """Render the table of all tools into the page about them."""
+    with open(os.path.join(FOLDER, "tools.md"), encoding="utf-8") as file:
+        page = file.read()
+    sets = [value for value in vars(tools).values() if isinstance(value, Toolset)]
+    known = {tool.name: tool for one in sets for tool in one.tools}
+    rows = [
+        f"| `{name}` | {tool.description} | {tool.trust} | {'yes' if tool.changes else ''} | {tool.seconds or 60:g} s |"
+        for name, tool in sorted(known.items())
+    ]
+    table = "\n".join(["| tool | does | least trust | changes | time |", "|---|---|---|---|---|", *rows])
+    return re.sub(
+        r"(<!-- tools -->\n).*(\n<!-- /tools -->)", lambda found: found[1] + table + found[2], page, flags=re.DOTALL
+    )
+
+
+@cache
+def render_api() -> str:
+    """Render the OpenAPI document of the HTTP API."""
+    return json.dumps(make_app().openapi(), indent=1, ensure_ascii=False) + "\n"
 
 
 def render_schema(kind: type) -> str:

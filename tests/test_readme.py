@@ -18,7 +18,7 @@ from foreword.blueprint.slot import Budget
 from foreword.shipped import list_blueprints, list_prompts, read_blueprint
 from foreword.sources import SOURCES
 from foreword.sources.facts import ABOUT, MOMENT, PLACE
-from foreword.testing import write_files
+from foreword.testing import listen, write_files
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -66,14 +66,18 @@ def test_python(page: Path, tmp_path: Path) -> None:
 
 
 def test_commands(tmp_path: Path) -> None:
-    """The commands of the README, typed in order in an empty folder, all succeed."""
+    """The commands of the README, typed in order in an empty folder, all succeed, with a provider that says Yes."""
     blocks = find_blocks(ROOT / "README.md", "sh")[1:]
     script = "\n".join(line for line in "\n".join(blocks).splitlines() if not line.startswith("export PATH"))
-    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
-    run = subprocess.run(
-        ["/bin/sh", "-e", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "ANTHROPIC_API_KEY": "none"}
+    command = ["/bin/sh", "-e", "-c", script]
+    with listen() as provider:
+        environment["ANTHROPIC_BASE_URL"] = provider.url
+        run = subprocess.run(
+            command, cwd=tmp_path, env=environment, input="", capture_output=True, text=True, check=False
+        )
     assert run.returncode == 0, run.stderr
+    assert "What do you know about me?" in provider.requests[0].raw.decode()
     assert "agents" in run.stdout.splitlines()[-1] or "agents" in run.stdout
 
 

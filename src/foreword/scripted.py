@@ -4,8 +4,9 @@ It retries what a provider refuses after 1, 2 and 4 seconds, queues what still f
 same turn. Nothing waits: its clock is moved instead.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from foreword.events.cost import Call, foresee, price_call, split
 from foreword.events.event import EventType, Level, Place, Usage
 from foreword.events.listening import Listeners
 from foreword.events.reader import find_context
+from foreword.events.reloads import Reloads
 from foreword.events.trace import Step, Teller, Timepiece, Trace
 from foreword.frozen import frozen
 from foreword.prices import measure_prefix
@@ -26,6 +28,7 @@ from foreword.workspace import Workspace
 WAITS = (1, 2, 4)  # seconds before each further try
 BUSY = timedelta(minutes=5)  # in which the turns of a session are counted when one fails
 MAX_TOKENS = 1_024
+KEPT = 2  # messages of a conversation that a compaction leaves as they are
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -37,8 +40,12 @@ class Reply:
     usage: Usage = Usage(tokens_in=100, tokens_out=10)
     seconds: float = 1.0
     tools: tuple[str, ...] = ()
-    answers: Mapping[str, Answer] = field(default_factory=dict)
-    """What tools answer, by name; of those that search or change memory the log is told."""
+    answers: "Mapping[str, Answer | ToolFailed]" = field(default_factory=dict)
+    """What tools answer, or fail with, by name; of those that search or change memory the log is told."""
+
+
+class ToolFailed(Exception):
+    """A tool could not do its work; the model is told, and goes on."""
 
 
 class Refusal(Exception):
@@ -86,12 +93,19 @@ class Waiting:
 
     turn: Turn
     place: Place
+    schedule: str = ""
 
 
 class ScriptedLoop:
-    """Runs turns of a workspace with a model that follows a script."""
+    """Runs turns of a workspace with a model that follows a script, and a channel that may fail with an OSError."""
 
-    def __init__(self, workspace: Workspace, listeners: Listeners, clock: MovedClock) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        listeners: Listeners,
+        clock: MovedClock,
+        send: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.queue: list[Waiting] = []
         """What waits to be delivered."""
         self.sent: list[str] = []
@@ -99,28 +113,57 @@ class ScriptedLoop:
         self._workspace = workspace
         self._listeners = listeners
         self._clock = clock
+        self._send = send
+        self._reloads = Reloads(workspace, listeners.recorder, clock.timepiece)
         self._script: list[Reply | Refusal] = []
         self._recent: list[tuple[str, datetime]] = []
         self._sessions: set[str] = set()
 
     def receive(self, turn: Turn, script: Iterable[Reply | Refusal]) -> Trace:
         """Answer a message by a script; return its trace, whatever came of it."""
+        trace, assembly = self._begin(turn, script)
+        self._run(trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)), turn, assembly)
+        return trace
+
+    def fire(self, schedule: str, turn: Turn, script: Iterable[Reply | Refusal]) -> Trace:
+        """Run the turn of a schedule, under its budget and name; return its trace, whatever came of it."""
+        trace, assembly = self._begin(turn, script, schedule)
+        self._run(trace.step(EventType.SCHEDULE_FIRED, name=schedule), turn, assembly)
+        return trace
+
+    def compact(self, turn: Turn) -> Turn:
+        """Fold away all but the newest messages of a conversation, and tell how much shorter it became."""
+        trace, assembly = self._begin(turn, ())
+        count = assembly.terms.meter.count
+        folded, kept = turn.history[:-KEPT], turn.history[-KEPT:]
+        before, after = (sum(count(one.text) for one in some) for some in (turn.history, kept))
+        with trace.step(EventType.SESSION_COMPACTED, turns=sum(one.role == "user" for one in folded)) as step:
+            self._clock.move(1)
+            step.note(tokens_before=before, tokens_after=after)
+        return replace(turn, history=kept)
+
+    def _begin(self, turn: Turn, script: Iterable[Reply | Refusal], schedule: str = "") -> tuple[Trace, Assembly]:
+        """Begin a turn under the configuration of now."""
+        self._reloads.look()
         self._script = list(script)
         assembly = self._workspace.assemble(turn)
-        trace = Trace(self._listeners.recorder, find_context(assembly), self._clock.timepiece)
-        with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
-            self._greet(received, assembly)
-            if not self._answer(received, assembly, attempt=1):
-                self.queue.append(Waiting(turn=turn, place=received.place))
-        return trace
+        return Trace(self._listeners.recorder, find_context(assembly, schedule), self._clock.timepiece), assembly
+
+    def _run(self, begun: Step, turn: Turn, assembly: Assembly) -> None:
+        """Answer inside the step that began a turn; what cannot be answered yet waits."""
+        with begun:
+            self._greet(begun, assembly)
+            if not self._answer(begun, assembly, attempt=1):
+                self.queue.append(Waiting(turn=turn, place=begun.place, schedule=begun.trace.context.schedule))
 
     def deliver(self, script: Iterable[Reply | Refusal]) -> None:
         """Try what waits once more, each as a part of the turn that it belongs to, at the clearance of now."""
+        self._reloads.look()
         self._script = list(script)
         waiting, self.queue = self.queue, []
         for one in waiting:
             assembly = self._workspace.assemble(one.turn)
-            context = find_context(assembly)
+            context = find_context(assembly, one.schedule)
             trace = Trace(self._listeners.recorder, context, self._clock.timepiece, goes_on=one.place)
             if not self._answer(trace, assembly, attempt=2):
                 self.queue.append(one)
@@ -156,9 +199,11 @@ class ScriptedLoop:
             return False
         except OverBudget as error:
             reply = str(error)
-        with place.step(EventType.MESSAGE_SENT, length=len(reply), attempt=attempt):
+        with suppress(OSError), place.step(EventType.MESSAGE_SENT, length=len(reply), attempt=attempt):
+            self._send(reply)
             self.sent.append(reply)
-        return True
+            return True
+        return False
 
     def _work(self, turn: Step, assembly: Assembly, key: str) -> str:
         """Answer, or say what becomes of the message."""
@@ -180,9 +225,12 @@ class ScriptedLoop:
         while True:
             reply = self._persist(turn, assembly, key)
             for name in reply.tools:
-                with turn.step(EventType.TOOL_CALL, name=name) as call:
+                with suppress(ToolFailed), turn.step(EventType.TOOL_CALL, name=name) as call:
                     self._clock.move(0.1)
-                    tell_answer(call, name, reply.answers.get(name))
+                    answer = reply.answers.get(name)
+                    if isinstance(answer, ToolFailed):
+                        raise answer
+                    tell_answer(call, name, answer)
                     call.note(status="ok")
             if not reply.tools:
                 return reply.text

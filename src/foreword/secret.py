@@ -39,6 +39,7 @@ _KEYS = (
     key("a Google key", r"AIza[\w-]{30,100}", "aiza"),
     key("a Hugging Face token", r"hf_[A-Za-z0-9]{20,200}", "hf_"),
     key("an npm token", r"npm_[A-Za-z0-9]{30,100}", "npm_"),
+    key("a Foreword token", r"fwd_[\w-]{43}(?![\w-])", "fwd_"),
     key("a Telegram bot token", r"\d{8,10}:A[\w-]{33,35}(?![\w-])", ":a"),
     key("a signed token", r"eyJ[\w-]{10,400}\.[\w-]{10,4000}\.[\w-]{6,1000}", "eyj"),
 )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from foreword.events.event import Event
 from foreword.events.listening import Listeners
-from foreword.scripted import MovedClock, OverBudget, Refusal, Reply, ScriptedLoop
+from foreword.scripted import MovedClock, OverBudget, Refusal, Reply, ScriptedLoop, ToolFailed
 from foreword.standin import Breaks, Called, Garbles, Hangs, Refuses, Says, StandIn, listen
 from foreword.workspace import Workspace, open_workspace
 
@@ -27,6 +27,7 @@ __all__ = [
     "Says",
     "ScriptedLoop",
     "StandIn",
+    "ToolFailed",
     "listen",
     "make_workspace",
     "write_files",

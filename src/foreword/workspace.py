@@ -71,9 +71,9 @@ class Workspace:
         self.files = Files(path)
         self.fault: InputError | None = None
         self._clock = clock
-        self._folder = os.path.join(self.files.root, STATE)
-        self._shelf = CountShelf(self._folder)
-        self._kept = StateReader(self._folder)
+        self.state = os.path.join(self.files.root, STATE)
+        self._shelf = CountShelf(self.state)
+        self._kept = StateReader(self.state)
         self._counters: dict[Vocabulary, Counter] = {}
         self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
         self._memory: tuple[Config, Memory] | None = None
@@ -129,13 +129,13 @@ class Workspace:
     def _inquire(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         from foreword.tools.inquiry import Inquiry
 
-        return Inquiry(assembly, self.ground, self.memory, self._folder).call(name, arguments)
+        return Inquiry(assembly, self.ground, self.memory, self.state).call(name, arguments)
 
     def _instruct(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        return Instructing(assembly, self._folder).call(name, arguments)
+        return Instructing(assembly, self.state).call(name, arguments)
 
     def _keep_tasks(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        return TaskKeeping(assembly, self._folder).call(name, arguments)
+        return TaskKeeping(assembly, self.state).call(name, arguments)
 
     @property
     def memory(self) -> Memory:
@@ -143,7 +143,7 @@ class Workspace:
         if self._memory is None or self._memory[0] is not self.config:
             if self._memory:
                 self._memory[1].close()
-            self._memory = (self.config, Memory(self.files, self.config, self._folder, self._clock))
+            self._memory = (self.config, Memory(self.files, self.config, self.state, self._clock))
         return self._memory[1]
 
     def complete(self, turn: Turn, ground: Ground) -> Turn:

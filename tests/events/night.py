@@ -24,11 +24,11 @@ def make_turn(**changes):
     return Turn(**known | changes)
 
 
-def make_night(folder, listeners, config=CONFIG, files=LONG):
+def make_night(folder, listeners, config=CONFIG, files=LONG, send=lambda _: None):
     """Make a loop over a workspace, at 2:42 in the night."""
     clock = MovedClock(datetime(2026, 11, 16, 2, 42, 10, tzinfo=UTC))
     workspace = make_workspace(folder, {"foreword.yaml": config, **files})
-    return ScriptedLoop(workspace, listeners, clock), clock
+    return ScriptedLoop(workspace, listeners, clock, send), clock
 
 
 def live_through(loop, clock):

@@ -33,7 +33,7 @@ if address:
     export = start_export(address)
 heard, log, prompts = Heard(), EventLog(state), Prompts(state)
 config = CONFIG + "budgets: {daily_usd: 50}\\n"
-loop, clock = make_night(home, None, config)
+loop, clock = make_night(home, Listeners(recorder=heard), config)
 purse = Purse(state, load(config), clock)
 loop._listeners = Listeners(recorder=Several(log, Tree(), heard), prompts=prompts, purse=purse)
 trace = live_through(loop, clock)

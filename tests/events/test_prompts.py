@@ -19,7 +19,7 @@ from foreword.events.prompts import Prompts, find_prompt_at, find_prompts, prune
 from foreword.events.sent import identify
 from foreword.events.trace import Trace
 from foreword.store.open import open_events
-from foreword.testing import NOON, Listeners, Reply, make_workspace
+from foreword.testing import NOON, Heard, Listeners, Reply, make_workspace
 from foreword.tools import BUILT_IN
 from foreword.words import Trust
 
@@ -209,7 +209,7 @@ def test_an_unknown_turn(kept):
 
 def test_a_locked_database(tmp_path):
     """While the database is locked a turn does not wait, and the prompt is written once it can be."""
-    loop, _ = make_night(tmp_path / "home", None)
+    loop, _ = make_night(tmp_path / "home", Listeners(recorder=Heard()))
     state = str(tmp_path / "state")
     blocker = open_events(state).connection
     blocker.execute("BEGIN IMMEDIATE")
@@ -227,7 +227,7 @@ def test_a_locked_database(tmp_path):
 
 def test_many_threads(tmp_path):
     """Many threads keep prompts at once, and each distinct text is still stored once."""
-    loop, _ = make_night(tmp_path / "home", None)
+    loop, _ = make_night(tmp_path / "home", Listeners(recorder=Heard()))
     prompts = Prompts(str(tmp_path / "state"))
     assemblies = [loop._workspace.assemble(make_turn(message=f"{'word ' * at}", now=NOON)) for at in range(20)]
     threads = [threading.Thread(target=lambda: [prompts.keep(one) for one in assemblies]) for _ in range(4)]

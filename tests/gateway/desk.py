@@ -1,11 +1,12 @@
 """A state without a gateway: messages are admitted, accepted, claimed and ended by hand."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 from foreword.config import load
 from foreword.events.event import Place
-from foreword.gateway.admission import admit
+from foreword.gateway.admission import admit, summarise_before
 from foreword.gateway.inbox import Arrival, Ending, Spent
 from foreword.gateway.lane import find_lane
 from foreword.gateway.message import Accepted, Incoming, State
@@ -57,6 +58,7 @@ class Desk:
         self.count += 1
         turn = f"{id(self):x}-{self.count}"
         incoming = Incoming(text=text, user=user, **fields)
+        incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
         return await self.inbox.add(
             Arrival(turn=turn, session=belongs, incoming=incoming, place=Place(trace=turn, span="s"), now=self.clock())
         )

@@ -1,15 +1,19 @@
 """Laws 12 and 13, as far as the engine goes: nobody meets another person's own words."""
 
+import json
+import os
 from dataclasses import replace
 from random import Random
+from tempfile import TemporaryDirectory
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from world_turns import make_turn, see, turns
 from worlds import PEOPLE, open_at, worlds
 
+from foreword.testing import write_files
 from foreword.trust import has_company
-from foreword.turn import Client, Communication
+from foreword.turn import Client, Communication, Turn
 from foreword.words import Mode
 
 
@@ -54,3 +58,43 @@ def speak(turn, user, room):
     state = replace(turn.state, communication=manner)
     client = Client(location=f"kanariof{user}")
     return replace(turn, user=user, room=room, instructions=f"kanariof{user}", state=state, client=client)
+
+
+WAYS = (
+    "users/bob",
+    "users/bob/deep/er",
+    "users/../users/bob/deep",
+    "by-link",
+    "by-link/deep",
+    "by-file",
+    "users/alice/..",
+)
+FORBIDDEN = ("users/bob/CLAUDE.md", "users/bob/.claude/rules/a.md", "users/bob/deep/AGENTS.md")
+PLACES = ({}, {"situation": "dm"}, {"situation": "dm", "room": "den"}, {"situation": "group"}, {"situation": "system"})
+
+
+@given(st.sampled_from(("alice", "bob", "carol", "eve", "")), st.sampled_from(WAYS), st.sampled_from(PLACES))
+@settings(max_examples=60)
+def test_ones_own_folder_is_nobody_elses_project(user, way, place):
+    """Whoever opens another's folder as their project reads nothing of it, by no link and no spelling.
+
+    Its owner reads it where nobody else reads the reply. Seen to fail while the reader did not know who speaks.
+    """
+    config = {
+        "owner": "alice",
+        "users": {name: {"trust": "full"} for name in PEOPLE},
+        "situations": {name: {"ceiling": "full"} for name in ("dm", "group", "system")},
+        "rooms": {"den": {"ceiling": "full"}},
+    }
+    with TemporaryDirectory() as folder:
+        write_files(folder, {"ws/foreword.yaml": json.dumps(config), "ws/by-file/AGENTS.md": "Free.\n"})
+        write_files(folder, {f"ws/{path}": f"kanariof {path}\n" for path in FORBIDDEN})
+        write_files(folder, {"ws/users/bob/deep/er/x.txt": "", "ws/users/alice/x.txt": ""})
+        os.symlink("users/bob", f"{folder}/ws/by-link")
+        os.symlink("../users/bob/CLAUDE.md", f"{folder}/ws/by-file/CLAUDE.md")
+        turn = Turn(user=user, project=f"{folder}/ws/{way}", model="openai:gpt-5", **place)
+        with open_at(f"{folder}/ws") as workspace:
+            told = "\n".join(see(workspace, turn).values())
+    own = user == "bob" and place in ({"situation": "dm"}, {"situation": "system"}) and way != WAYS[-1]
+    assert ("kanariof users/bob/CLAUDE.md" in told) == own
+    assert own or "kanariof" not in told

@@ -13,7 +13,7 @@ import pytest
 from foreword import Workspace
 from foreword.errors import InputError
 from foreword.memory import Note
-from foreword.memory.upkeep import Upkeep
+from foreword.memory.upkeep import BATCH, Upkeep
 from foreword.testing import NOON, make_workspace, write_files
 from foreword.words import Trust
 
@@ -127,6 +127,30 @@ def test_deleted_before_it_is_read(ws: Workspace) -> None:
     os.unlink(f"{ws.files.root}/memory/shared/HOUSE.md")
     ws.files.refresh(now=True)
     assert find(ws, "valve") == []
+
+
+def test_entry_deleted_before_it_is_read(ws: Workspace) -> None:
+    """An entry that goes away after it was indexed gives nothing: without its file nobody knows whose words it has."""
+    saved = ws.memory.save(note("The ferry leaves at noon."), "social")
+    assert find(ws, "ferry") == [saved.path]
+    os.unlink(f"{ws.files.root}/memory/{saved.path}")
+    ws.files.refresh(now=True)
+    assert find(ws, "ferry") == []
+
+
+def test_found_without_opening(ws: Workspace) -> None:
+    """A search opens no file of the owner's: what was once opened is looked at again with every sweep."""
+    assert find(ws, "valve") == ["shared/HOUSE.md"]
+    assert ws.files.find("memory/shared/HOUSE.md") is None
+
+
+def test_many_at_once(ws: Workspace) -> None:
+    """Many documents that came at once are all found, and so is one that comes after them."""
+    names = [f"memory/social/{number:03}.md" for number in range(BATCH + 1)]
+    write_files(ws.files.root, {name: f"Buoy {at} is orange.\n" for at, name in enumerate(names)})
+    assert find(ws, f"buoy {BATCH}", limit=1) == [f"social/{BATCH}.md"]
+    saved = ws.memory.save(note("The last buoy is green."), "social")
+    assert find(ws, "green buoy", limit=1) == [saved.path]
 
 
 def test_no_duplicates(ws: Workspace) -> None:

@@ -13,6 +13,7 @@ from foreword.runtime.history import close
 from foreword.runtime.loop import Bounds
 from foreword.runtime.outcome import End
 from foreword.standin import Breaks, Called, Garbles, Hangs, Refuses, Says
+from foreword.store.schema import StoreError
 
 SHAPES = tuple(MODELS)
 BUSY = Refuses(status=429, message="too many requests")
@@ -133,6 +134,7 @@ TROUBLE = {
     "no JSON": (Called(name="lamps", arguments='{"room": '), None, "the arguments of lamps are no JSON"),
     "no object": (Called(name="lamps", arguments="[1]"), None, "the arguments of lamps are no JSON object"),
     "throws": (LIGHT.calls[0], ZeroDivisionError("secret words"), "lamps failed (ZeroDivisionError)"),
+    "no store": (LIGHT.calls[0], StoreError("secret/state.sqlite is damaged"), "lamps failed (StoreError)"),
     "never returns": (LIGHT.calls[0], 9.0, "lamps did not answer within 0.05 seconds."),
 }
 

@@ -64,9 +64,9 @@ async def serve(seen):
     @shop.tool()
     def price(thing: str) -> str:
         """Say what a thing costs."""
-        return f"{thing}: 3"
+        return thing * 9_000_000 if thing == "x" else f"{thing}: 3"
 
-    app = shop.streamable_http_app()
+    app = shop.streamable_http_app(json_response=True)
 
     async def note(scope, receive, send):
         if scope["type"] == "http":
@@ -93,6 +93,9 @@ def test_an_address(tmp_path):
             ws = open_place(tmp_path, {"url": url, "headers": {"X-Key": "$SHOP_KEY"}, "seconds": 5})
             servers = Servers(ws, Heard(), {"SHOP_KEY": "k3y"})
             assert await ask(ws, servers, thing="milk") == "milk: 3"
+            with pytest.raises(ToolFailed):
+                await ask(ws, servers, thing="x")
+            assert await ask(ws, servers, thing="bread") == "bread: 3"
         async with servers:
             with pytest.raises(ToolFailed, match="of the server 'shop' there is no answer: it cannot be reached"):
                 await ask(ws, servers, thing="tea")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from foreword.events.event import Reader
     from foreword.events.record import Record
+    from foreword.turn import Turn
     from foreword.workspace import Workspace
 
 T = TypeVar("T")
@@ -61,11 +62,7 @@ def add_period_options(parser: ArgumentParser) -> None:
 
 def sit_down(args: Namespace) -> "tuple[Workspace, Desk]":
     """Open the workspace and find out who asks there."""
-    from foreword.events.reader import find_reader
-    from foreword.sources.clock import find_zone
-    from foreword.trust.clearance import resolve
     from foreword.turn import Turn
-    from foreword.workspace import STATE
 
     workspace = open_here(args)
     config = workspace.config
@@ -75,15 +72,25 @@ def sit_down(args: Namespace) -> "tuple[Workspace, Desk]":
         room=args.room,
         situation=find_situation(args, config),
     )
-    clearance = resolve(turn, config)
+    return workspace, find_desk(workspace, turn)
+
+
+def find_desk(workspace: "Workspace", turn: "Turn") -> Desk:
+    """Find the desk of who speaks in a turn, and warn about what is unknown of them."""
+    from foreword.events.reader import find_reader
+    from foreword.sources.clock import find_zone
+    from foreword.trust.clearance import resolve
+    from foreword.workspace import STATE
+
+    clearance = resolve(turn, workspace.config)
     for warning in clearance.warnings:
         warn(warning)
-    reader = find_reader(turn, clearance.level, config)
+    reader = find_reader(turn, clearance.level, workspace.config)
     zone, note = find_zone(reader.timezone)
     if note:
         warn(note)
     folder = os.path.join(workspace.files.root, STATE)
-    return workspace, Desk(folder=folder, reader=reader, now=datetime.now(UTC), zone=zone)
+    return Desk(folder=folder, reader=reader, now=datetime.now(UTC), zone=zone)
 
 
 def draw_records(records: "Sequence[Record]", zone: ZoneInfo) -> None:

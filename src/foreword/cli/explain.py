@@ -20,21 +20,27 @@ if TYPE_CHECKING:
 def run(args: Namespace) -> int:
     """Explain a turn to the owner, who may know of every slot."""
     workspace, assembly = assemble(args)
-    price = find_estimate(workspace, assembly)
     if args.json:
+        price = find_estimate(workspace, assembly)
         shown = {"warm_usd": round(price.warm_usd, 8), "cold_usd": round(price.cold_usd, 8)} if price else None
         print_json({**assembly.to_dict(Trust.FULL), "price": shown})
         return 0
+    show(workspace, assembly, Trust.FULL)
+    return 0
+
+
+def show(workspace: "Workspace", assembly: "Assembly", reader: Trust) -> None:
+    """Show a reader what became of every slot."""
     from foreword.cli.table import NARROW, draw_with_notes, find_width
 
+    price = find_estimate(workspace, assembly)
     width = find_width()
-    rows = list(assembly.rows(Trust.FULL))
+    rows = list(assembly.rows(reader))
     print(f"clearance: {assembly.clearance.level}, because {assembly.clearance.reason}\n")
     draw_with_notes(make_rows(rows, narrow=width < NARROW), ["why", *(row.reason for row in rows)], width)
     if width < NARROW and any(row.cached and row.span for row in rows):
         print("\n • is read from the provider's cache in the next turn")
     print_foot(f"{assembly.summary} · {show_estimate(price)}", width)
-    return 0
 
 
 def find_estimate(workspace: "Workspace", assembly: "Assembly") -> "Estimate | None":

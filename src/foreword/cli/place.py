@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foreword.errors import ConfigError, WorkspaceError
+from foreword.errors import ConfigError, InputError, WorkspaceError
 
 if TYPE_CHECKING:
     from foreword.config.schema import ModelOverride
     from foreword.workspace import Workspace
 
 CONFIG = "foreword.yaml"
+ENV = ".env"
 
 
 def find_folder(args: Namespace) -> str | None:
@@ -66,3 +67,18 @@ def show_path(folder: str, file: str) -> str:
 def find_overrides(args: Namespace) -> "Mapping[str, ModelOverride]":
     """Find the facts about models that a workspace gives, or none where there is no workspace."""
     return open_here(args).config.models if find_folder(args) is not None else {}
+
+
+def find_environ(workspace: "Workspace") -> dict[str, str]:
+    """Find the variables of the environment, and those that the `.env` of a workspace has beside them."""
+    from foreword.config.environment import Secrets
+
+    path = os.path.join(workspace.files.root, ENV)
+    try:
+        with open(path, encoding="utf-8") as file:
+            secrets = Secrets.read(file.read(), os.environ, show_path(workspace.files.root, ENV))
+    except FileNotFoundError:
+        return dict(os.environ)
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8; save it as UTF-8") from None
+    return {**secrets.dotenv, **secrets.environ}

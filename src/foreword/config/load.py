@@ -17,6 +17,7 @@ LONGEST = 36_500  # days that events may be kept
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ROOM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@-]*")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 _PROVIDER = re.compile(r"[a-z][a-z0-9-]*")
 # Everything here becomes the name of a folder, or part of one.
 _NAMED = {"agents": _NAME, "users": _NAME, "situations": _NAME, "stores": _NAME, "rooms": _ROOM}
@@ -52,6 +53,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_providers(places)
     yield from _check_budgets(places)
     yield from _check_events(places)
+    yield from _check_server(places)
 
 
 def _check_owner(places: Places) -> Iterator[Finding]:
@@ -156,6 +158,16 @@ def _check_events(places: Places) -> Iterator[Finding]:
     for keys, line, address in _find_texts(places, "events", "otlp"):
         if address and not address.startswith(("http://", "https://")):
             yield keys, line, "must be an address that begins with http:// or https://"
+
+
+def _check_server(places: Places) -> Iterator[Finding]:
+    for key, low, high in (("port", 0, 65_535), ("rate", 1, 1_000_000)):
+        for keys, place in _find(places, "server", key):
+            if isinstance(place.value, int) and not low <= place.value <= high:
+                yield keys, place.line, f"must be between {low} and {high:,}, not {place.value}"
+    for keys, line, name in (*_find_texts(places, "server", "hosts", "*"), *_find_texts(places, "server", "host")):
+        if not _HOST.fullmatch(name):
+            yield keys, line, f"is a name or an address without a port or a path, not {name!r}"
 
 
 def _check_servers(places: Places) -> Iterator[Finding]:

@@ -252,6 +252,22 @@ class Events:
     """The address of an OpenTelemetry collector to send spans to; unless it is set, nothing leaves the machine."""
 
 
+@frozen(eq=True)
+class HttpServer:
+    """Where the HTTP API listens, and how much it takes."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; one that others can reach needs `public`."""
+    port: int = 8707
+    """The port; 0 takes one that is free."""
+    public: bool = False
+    """Whether an address that others can reach is meant to be one."""
+    hosts: tuple[str, ...] = ()
+    """Names under which it is reached, beside the loopback and the address itself; requests for others are refused."""
+    rate: int = 600
+    """Requests that one person may make in a minute."""
+
+
 SITUATIONS = {
     "dm": Situation(ceiling=Trust.FULL),
     "group": Situation(ceiling=Trust.FAMILIAR),
@@ -292,3 +308,5 @@ class Config:
     """What may be spent on models."""
     events: Events = field(default_factory=Events)
     """The event log."""
+    server: HttpServer = field(default_factory=HttpServer)
+    """The HTTP API."""

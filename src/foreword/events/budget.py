@@ -74,13 +74,21 @@ class Purse:
 
     def __init__(self, folder: str, config: Config, clock: Callable[[], datetime]) -> None:
         self._folder = folder
-        self._budgets = config.budgets
-        owner = config.users.get(config.owner)
-        self._zone, _ = find_zone(owner.timezone if owner else "")
         self._clock = clock
+        self._config: Config | None = None
+        self.follow(config)
         self._opened: Opened | None = None
         self.reset()
         fork.follow(self)
+
+    def follow(self, config: Config) -> None:
+        """Hold to another configuration from now on; what was spent stays spent."""
+        if config is self._config:
+            return
+        self._config = config
+        self._budgets = config.budgets
+        owner = config.users.get(config.owner)
+        self._zone, _ = find_zone(owner.timezone if owner else "")
 
     def reset(self) -> None:
         """Begin without a lock, a connection and what is unwritten, as a forked process must: they are the parent's."""

@@ -15,35 +15,11 @@ from foreword.runtime.acting import HERE
 from foreword.runtime.failing import ToolFailed
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End
-from foreword.tools import Answer
-from foreword.turn import Tool, Toolset, Turn
-from foreword.words import Mode, Trust
+from foreword.tools import DELEGATE, Answer
+from foreword.turn import Toolset, Turn
+from foreword.words import Mode
 from foreword.workspace import Workspace
 
-NAME = "delegate"
-DELEGATING = Toolset(
-    [
-        Tool(
-            name=NAME,
-            description="Give a self-contained piece of work to a helper agent, and get its report.",
-            parameters={
-                "type": "object",
-                "properties": {
-                    "task": {
-                        "type": "string",
-                        "minLength": 1,
-                        "description": "Everything the helper has to know; it sees nothing of this conversation.",
-                    },
-                    "agent": {"type": "string", "description": "Which agent helps; left out, one like yourself."},
-                },
-                "required": ["task"],
-            },
-            trust=Trust.FAMILIAR,
-            kind="delegation",
-            seconds=600.0,
-        )
-    ]
-)
 BESIDE: ContextVar[list[tuple[Usage, float | None]]] = ContextVar("beside")
 """What the subagents of the turn under way have used."""
 
@@ -79,7 +55,7 @@ class Delegating:
 def make_subturn(assembly: Assembly, agent: str, task: str, model: str) -> Turn:
     """Make the turn of a subagent: the same person in the same place, and nothing of what was said."""
     turn = assembly.turn
-    harmless = [tool for tool in assembly.terms.tools.tools if not tool.changes and tool.name != NAME]
+    harmless = [tool for tool in assembly.terms.tools.tools if not tool.changes and tool.name != DELEGATE]
     return Turn(
         agent=agent,
         user=turn.user,

@@ -13,14 +13,17 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
+from foreword.assembly import Assembly
 from foreword.errors import ForewordError
-from foreword.events.event import EventType, Level
+from foreword.events.event import NOWHERE, EventType, Level
 from foreword.events.listening import Listeners
+from foreword.events.reloads import Reloads
 from foreword.events.trace import Timepiece, Trace
 from foreword.frozen import frozen
-from foreword.gateway.admission import admit
+from foreword.gateway.admission import admit, find_named, summarise_before
 from foreword.gateway.belonging import find_context
 from foreword.gateway.checking import check
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
@@ -29,11 +32,13 @@ from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.replies import find_reply
 from foreword.gateway.running import Running
+from foreword.gateway.session import Session
 from foreword.gateway.sessions import Sessions
 from foreword.gateway.sqlite_inbox import get_claimed
 from foreword.gateway.working import Working
 from foreword.gateway.writer import Writer
 from foreword.runtime.ears import Delta
+from foreword.turn import Turn
 from foreword.workspace import Workspace
 
 ELSEWHERE = 0.5  # seconds between two looks at a turn that another process works on
@@ -85,6 +90,7 @@ class Gateway:
         self._clock = clock
         self._rhythm = rhythm
         self._timepiece = Timepiece(now=clock)
+        self._reloads = Reloads(workspace, listeners.recorder, self._timepiece)
         self._working: Working | None = None
         self._known: dict[str, Running] = {}
         self._accepting: set[asyncio.Task[Accepted]] = set()
@@ -101,7 +107,7 @@ class Gateway:
         check(incoming)
         if self._closing:
             raise Closing("this gateway is about to end; write again in a moment")
-        self.workspace.refresh()
+        self._look_at_config()
         found = find_lane(incoming, self.workspace.config)
         # Who goes away meanwhile leaves no message behind that is kept and that nobody works on.
         task = asyncio.create_task(self._accept(incoming, found))
@@ -133,6 +139,7 @@ class Gateway:
             if admitted.new:
                 received.tell(EventType.SESSION_CREATED)
             running = self._known[trace.id] = Running(session.id)
+            incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
             arrival = Arrival(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
             try:
                 got = await self._inbox.add(arrival)
@@ -149,6 +156,12 @@ class Gateway:
                 if (await self._find(trace.id)).state is State.QUEUED:
                     self._end(trace.id, running)
         return Accepted(turn=trace.id, session=session.id)
+
+    def _look_at_config(self) -> None:
+        """See what changed in the workspace, tell it, and hold the budgets to it."""
+        self._reloads.look()
+        if self.listeners.purse:
+            self.listeners.purse.follow(self.workspace.config)
 
     async def hear(self, turn: str) -> AsyncIterator[Delta]:
         """Hear a turn: what it said so far, then each piece, until it has ended or is left for later."""
@@ -172,6 +185,22 @@ class Gateway:
     async def find(self, turn: str) -> Reply | None:
         """Find what came of a turn so far."""
         return self._aside.get(turn) or await self._writer.do(lambda state: find_reply(state, turn))
+
+    async def foresee(self, incoming: Incoming) -> Assembly:
+        """Assemble what an agent would be told with a message; nothing is sent, kept or begun."""
+        assert self._working is not None
+        self.workspace.refresh()
+        found, now = find_lane(incoming, self.workspace.config), self._clock()
+        session = Session(id="", lane=found.lane, situation=incoming.situation, created=now, used=now)
+        if incoming.session:
+            session = await self._writer.do(lambda state: find_named(state, incoming.session, found.lane))
+        claimed = Claimed(turn="", session=session, incoming=incoming, attempt=0, place=NOWHERE, received=now)
+        return await self._working.foresee(claimed)
+
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn that nobody sends, one at a time with those that are sent."""
+        assert self._working is not None
+        return await self._working.assemble(turn)
 
     async def stop(self, turn: str) -> bool:
         """Stop a turn that runs or waits; return whether there was anything to stop."""
@@ -254,6 +283,7 @@ class Gateway:
             self._wake.clear()
             if self._closing:
                 return
+            self._look_at_config()
             room = self._rhythm.most - len(self._known)
             with suppress(sqlite3.Error):  # a disk that is full or busy now is looked at again
                 for claimed in await self._inbox.claim(max(1, room)):

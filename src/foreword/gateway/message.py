@@ -59,7 +59,9 @@ class Incoming:
     key: str = ""
     """The channel's own id of the message: delivered twice, it is one turn."""
     before: tuple[Message, ...] | None = None
-    """What a client that keeps no session says was said before; the session is found by it."""
+    """What a client that keeps no session says was said before; the session is found by it, and it is not kept."""
+    beginning: str | None = None
+    """The hash of `before`, which stays."""
     asks: bool = False
     """Whether whoever hears the turn can be asked before it changes something."""
     address: str = ""

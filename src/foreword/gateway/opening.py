@@ -10,7 +10,7 @@ from typing import TextIO
 from foreword.events.listening import listen
 from foreword.frozen import frozen
 from foreword.gateway.choices import Choices
-from foreword.gateway.delegating import DELEGATING, Delegating
+from foreword.gateway.delegating import Delegating
 from foreword.gateway.equipping import Equipping
 from foreword.gateway.gateway import USUAL as RHYTHM
 from foreword.gateway.gateway import Gateway, Rhythm
@@ -29,6 +29,7 @@ from foreword.runtime.run import Bounds
 from foreword.runtime.servers import Servers
 from foreword.runtime.toolbox import Further, Toolbox
 from foreword.store.state import open_state
+from foreword.tools import DELEGATING
 from foreword.workspace import STATE, Workspace
 
 
@@ -70,7 +71,7 @@ async def open_gateway(
         opened.push_async_callback(models.close)
         inbox: Inbox = SqliteInbox(writer, options.clock)
         servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ))
-        choices = Choices(workspace, models)
+        choices = Choices(workspace, models, environ)
         delegating = Delegating(workspace, choices.choose)
         further = (Further(tools=DELEGATING, runs=delegating), *options.further)
         toolbox = Toolbox(workspace, servers, further)

@@ -97,7 +97,7 @@ class Outbox:
 
     async def deliver(self) -> int:
         """Deliver what is due; return how many replies were tried."""
-        parcels, lost = await self._writer.do(self._claim)
+        parcels, lost = await self._writer.seal(self._claim)
         for claimed in lost:
             self._make_trace(claimed).tell(EventType.CHANNEL_ERROR, level=Level.ERROR, error=LOST)
         await asyncio.gather(*(self._deliver(parcel) for parcel in parcels))
@@ -159,7 +159,7 @@ class Outbox:
             state = Delivery.PENDING if channel.takes_key else Delivery.UNCERTAIN
         while True:
             try:
-                await self._writer.do(lambda connection: self._settle(connection, parcel, state))
+                await self._writer.seal(lambda connection: self._settle(connection, parcel, state))
             except sqlite3.Error:  # until it is written, nothing else goes to this address
                 await asyncio.sleep(DISK)
             else:

@@ -18,6 +18,8 @@ class Kind(Word):
     """What was said up to here, in short."""
     OUTSIDE = "outside"
     """What a client says was said before."""
+    ROOM = "room"
+    """What was said in the room, beside this session."""
 
 
 @frozen

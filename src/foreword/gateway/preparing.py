@@ -19,6 +19,7 @@ from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.lane import find_lane
 from foreword.gateway.past import Row, fold, read_past
+from foreword.gateway.room import catch_up
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, recount
 from foreword.tokens import Meter
@@ -83,24 +84,35 @@ class Preparing:
         if fault := self.find_change(claimed):
             raise Changed(fault)
         incoming = claimed.incoming
-        past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
+        past = await self._writer.do(lambda state: recall_past(state, claimed))
         equipment = await self._equips.equip(claimed)
         turn = make_turn(claimed, equipment, past, self.now())
-        bare = await self._assemble_bare(turn)
-        if bare.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
+        try:
+            assembly = await self.assemble(turn)
+        except BudgetError:  # what was said may leave too little; without it there is room, or nothing helps
+            assembly = await self._assemble_bare(turn)
+            fold = True
+        if assembly.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
             raise Changed(CHANGED)
-        trace.context = find_context(bare)
-        room, message = find_room(bare), bare.terms.meter.count(incoming.text)
+        trace.context = find_context(assembly)
+        room, message = find_room(assembly), assembly.terms.meter.count(incoming.text)
         if message > room:
             raise InputError(
                 f"the message is too long: {message:,} tokens, and the model has room for {room:,} beside its prompt"
             )
-        if not past:
-            return Prepared(assembly=bare, history=())
-        if fold or is_full(past, message, room):
-            past = await self._fold(trace, claimed, past, bare)
-        assembly = await self._assemble(make_turn(claimed, equipment, past, self.now()))
+        if past and (fold or is_full(past, message, room)):
+            past = await self._fold(trace, claimed, past, assembly)
+            assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
         return Prepared(assembly=assembly, history=join(past))
+
+    async def foresee(self, claimed: Claimed) -> Assembly:
+        """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
+        past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
+        return await self.assemble(make_turn(claimed, await self._equips.equip(claimed), past, self.now()))
+
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn)
 
     def find_change(self, claimed: Claimed) -> str:
         """Say that a person's clearance is not that of their session any more, or nothing."""
@@ -127,18 +139,15 @@ class Preparing:
         self._bench.shutdown()
 
     async def _assemble_bare(self, turn: Turn) -> Assembly:
-        """Assemble a turn without what was said before; where it does not fit, say so if the message is why."""
-        bare = replace(turn, history=()) if turn.history else turn
+        """Assemble a turn without what was said before; where that does not fit either, the message may be why."""
+        bare = replace(turn, history=())
         try:
-            return await self._assemble(bare)
+            return await self.assemble(bare)
         except BudgetError as error:
-            room = find_room(await self._assemble(replace(bare, message="")))
+            room = find_room(await self.assemble(replace(bare, message="")))
             raise InputError(
                 f"the message is too long: the model has room for {room:,} tokens beside its prompt"
             ) from error
-
-    async def _assemble(self, turn: Turn) -> Assembly:
-        return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn)
 
     async def _fold(self, trace: Trace, claimed: Claimed, past: Sequence[Row], assembly: Assembly) -> Sequence[Row]:
         """Fold the oldest turns, and tell it."""
@@ -152,7 +161,7 @@ class Preparing:
             text, by = "", assembly.turn.model
             try:
                 bare = make_order(claimed, assembly, order)
-                text = await self._ask(await self._assemble(bare), step)
+                text = await self._ask(await self.assemble(bare), step)
             except ForewordError as error:
                 step.note(model_failed=type(error).__name__)
             if not text.strip():
@@ -167,6 +176,13 @@ class Preparing:
             kept = await self._writer.do(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)
         return kept
+
+
+def recall_past(state: sqlite3.Connection, claimed: Claimed) -> Sequence[Row]:
+    """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
+    if claimed.session.lane.user == "" and claimed.incoming.room and not claimed.taken:
+        catch_up(state, claimed.session)
+    return read_past(state, claimed.session.id)
 
 
 def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: datetime) -> Turn:

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from foreword.gateway.message import Incoming
-from foreword.turn import Client, Message
+from foreword.turn import Client
 
 
 def write_request(incoming: Incoming) -> str:
@@ -16,12 +16,4 @@ def write_request(incoming: Incoming) -> str:
 def read_request(text: str, request: str) -> Incoming:
     """Read a message that was written."""
     said: dict[str, Any] = json.loads(request)
-    before = said.pop("before")
-    return Incoming(
-        **said
-        | {
-            "text": text,
-            "client": Client(**said["client"]),
-            "before": None if before is None else tuple(Message(**message) for message in before),
-        }
-    )
+    return Incoming(**said | {"text": text, "client": Client(**said["client"])})

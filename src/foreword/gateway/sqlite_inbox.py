@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from foreword.events.event import Place, Usage
-from foreword.gateway.admission import ROUGHLY, find_repeated, summarise_before, write_key
+from foreword.gateway.admission import ROUGHLY, find_repeated, write_key
 from foreword.gateway.beginning import extend
 from foreword.gateway.inbox import Arrival, Claimed, Ending, LeaseLost, Spent
 from foreword.gateway.message import Accepted, State
@@ -53,7 +53,7 @@ class SqliteInbox:
 
     async def add(self, arrival: Arrival) -> Claimed | Accepted:
         """Accept a message, and claim it at once where nothing of its session comes first."""
-        return await self._writer.do(lambda state: self._add(state, arrival))
+        return await self._writer.seal(lambda state: self._add(state, arrival))
 
     def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
         incoming, session = arrival.incoming, arrival.session
@@ -137,7 +137,7 @@ class SqliteInbox:
             asked = "INSERT OR IGNORE INTO begun (turn_id, call_id, name) VALUES (?, ?, ?)"
             return state.execute(asked, (claimed.turn, call, name)).rowcount == 1
 
-        return await self._writer.do(work)
+        return await self._writer.seal(work)
 
     async def finish(self, claimed: Claimed, ending: Ending) -> None:
         """End a turn: its reply, and its place in the history, together or not at all."""
@@ -184,7 +184,7 @@ class SqliteInbox:
                 )
             touch(state, claimed.session.id, ending.now)
 
-        await self._writer.do(work)
+        await self._writer.seal(work)
 
     async def postpone(self, claimed: Claimed, ending: Ending, due: datetime) -> None:
         """Leave a turn for later, and with it what waits behind it."""
@@ -211,7 +211,7 @@ class SqliteInbox:
                 (due.timestamp(), claimed.session.id),
             )
 
-        await self._writer.do(work)
+        await self._writer.seal(work)
 
     async def release(self, claimed: Claimed) -> None:
         """Leave a turn to whoever comes next, at once."""
@@ -283,7 +283,7 @@ def get_claimed(state: sqlite3.Connection, identifier: str) -> Claimed:
 
 def find_beginning(claimed: Claimed, reply: str) -> str | None:
     """Hash the conversation up to the end of a turn, as a client that keeps no session will repeat it."""
-    before = summarise_before(claimed.incoming.before)
+    before = claimed.incoming.beginning
     if before is None:
         return None
     asked = extend(before, Message(role="user", text=claimed.incoming.text))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol
 
+from foreword.assembly import Assembly
 from foreword.errors import BudgetError, InputError
 from foreword.events.event import EventType, Level, Usage
 from foreword.events.trace import Trace, describe_error
@@ -19,6 +20,7 @@ from foreword.runtime.ears import Ears, ListenerFailed
 from foreword.runtime.history import Messages, close, find_answer, say
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
+from foreword.turn import Turn
 
 STOPPED = "stopped before the end"
 TOO_LATE = "The model could not be reached for a day, so this message stays unanswered. Please send it again."
@@ -116,6 +118,14 @@ class Working:
         # What was refused before any model saw it stays out of the history: it may be what is too long.
         unseen = told is not BROKEN and not steps.messages
         return self._end(claimed, State.FAILED, told, () if unseen else steps.close("the turn failed"))
+
+    async def foresee(self, claimed: Claimed) -> Assembly:
+        """Assemble what a turn would begin with."""
+        return await self._preparing.foresee(claimed)
+
+    async def assemble(self, turn: Turn) -> Assembly:
+        """Assemble a turn that nobody sends, such as one that stands for what a person may see."""
+        return await self._preparing.assemble(turn)
 
     async def _answer(self, trace: Trace, claimed: Claimed, steps: Steps) -> Ending:
         prepared = await self._preparing.prepare(trace, claimed)

@@ -1,1 +1,1 @@
-"""A model that answers without a key: an engine in a process of its own, and where its weights come from."""
+"""The embedded model: weights that are fetched once, and an engine in a child process that speaks as OpenAI does."""

@@ -74,6 +74,9 @@ class Index(Protocol):
     def empty(self, store: str) -> None:
         """Forget every document of a store, inside `writing`."""
 
+    def settle(self, store: str) -> None:
+        """Make searches quick again after many documents were indexed."""
+
     def scrub(self, store: str) -> None:
         """Leave no byte of what was dropped."""
 

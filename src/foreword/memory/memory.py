@@ -29,7 +29,7 @@ from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACT_STORE, FACTS, MAIN, MAIN_STORE
 from foreword.sources.passage import Passage
-from foreword.sources.provenance import Provenance, find_provenance
+from foreword.sources.provenance import Provenance, find_author, find_provenance
 from foreword.tokens import Meter
 from foreword.words import Trust
 
@@ -125,8 +125,10 @@ class Memory:
         found = index.fetch(store, [row for _, row, _ in best])
         for score, row, share in best:
             one = found[row]
-            document = self._files.read(one.path)
-            if not isinstance(document, Document):
+            # Only an entry is opened, for where it comes from: what was read is looked at again with every sweep.
+            document = self._files.read(one.path) if find_author(one.path) else None
+            origin = find_provenance(one.path, document) if isinstance(document, Document) else None
+            if not (origin if find_author(one.path) else self._files.has(one.path)):
                 continue  # it went away between the index and this look
             yield Hit(
                 path=one.path.removeprefix("memory/"),
@@ -136,7 +138,7 @@ class Memory:
                 text=one.text,
                 score=round(score, 4),
                 share=round(share, 4),
-                provenance=find_provenance(one.path, document),
+                provenance=origin,
             )
 
     def recall(self, message: str, clearance: Trust) -> Sequence[Passage]:

@@ -3,9 +3,10 @@
 import math
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from operator import mul
 from typing import NamedTuple
 
 from foreword.frozen import frozen
@@ -151,32 +152,35 @@ class Scorer:
         self._author = author
         self._average = max(figures.words / max(figures.chunks, 1), 1.0)
         self._page = max(figures.words / max(len(figures.starts), 1), 1.0)
-        self._near: dict[int, float] = defaultdict(float)
+        self._near: dict[int, float] = {}
         self._said: list[Word] = []
-        self._documents: dict[int, float] = defaultdict(float)
+        self._documents: dict[int, float] = {}
         self._total = 0.0
 
     def add(self, places: Iterable[tuple[int, str, int]]) -> None:
         """Add a word by all its places: what stands near them is a candidate, too."""
-        rows: dict[int, int] = {}
-        headed = set[int]()
-        for row, column, _ in places:
-            if column == "text":
-                rows[row] = rows.get(row, 0) + 1
-            else:
-                headed.add(row)
-        headed -= rows.keys()
+        said = list(places)
+        rows: dict[int, int] = Counter([row for row, column, _ in said if column == "text"])
+        headed = {row for row, column, _ in said if column != "text"} - rows.keys()
+        rarity = weigh_rarity(len(rows) + len(headed), self._figures.chunks)
         near: dict[int, float] = {}
         for step, share in NEAR:  # a row near two places has the greater share
-            near.update(dict.fromkeys([row + step for row in rows], share))
+            near.update(dict.fromkeys([row + step for row in rows], rarity * share))
         for row in headed:  # a heading speaks for all under it, and for none as its own words do
-            near[row] = max(near.get(row, 0.0), HEADED)
+            near[row] = max(near.get(row, 0.0), rarity * HEADED)
             rows[row] = 1
-        rarity = weigh_rarity(len(rows), self._figures.chunks)
-        for row, share in near.items():
-            self._near[row] += rarity * share
+        self._draw_near(near)
         self._note(Word(rarity, rows, headed))
         self._add_documents(rows)
+
+    def _draw_near(self, near: dict[int, float]) -> None:
+        """Add what a word says for the rows around its places; there are thousands, so it is one plain loop."""
+        if not self._near:
+            self._near = near
+            return
+        known = self._near
+        for row, worth in near.items():
+            known[row] = known.get(row, 0.0) + worth
 
     def miss(self) -> None:
         """Count a word that the store does not have; a store with fewer of the words answers less."""
@@ -185,8 +189,7 @@ class Scorer:
     def add_common(self, count: int, rows: Sequence[int]) -> None:
         """Add a word that is too common to look at all its places: only where a rarer one is, or the best by itself."""
         rarity = weigh_rarity(count, self._figures.chunks)
-        for row in rows:
-            self._near[row] += rarity
+        self._draw_near(dict.fromkeys(rows, rarity))
         self._note(Word(rarity, dict.fromkeys(rows, 1)))
 
     def _note(self, word: Word) -> None:
@@ -195,13 +198,13 @@ class Scorer:
 
     def _add_documents(self, rows: Mapping[int, int]) -> None:
         counts: dict[int, int] = {}
-        starts, sizes = self._figures.starts, self._figures.sizes
+        starts, sizes, page, known = self._figures.starts, self._figures.sizes, self._page, self._documents
         for row, count in rows.items():
             document = bisect_right(starts, row)
             counts[document] = counts.get(document, 0) + count
         rarity = weigh_rarity(len(counts), len(starts))
         for document, count in counts.items():
-            self._documents[document] += rarity * soften(count, sizes[document - 1] / self._page)
+            known[document] = known.get(document, 0.0) + rarity * soften(count, sizes[document - 1] / page)
 
     def best(self, read: Read, limit: int) -> list[Ranked]:
         """Look closely at the most likely chunks, and return the best with their scores."""
@@ -250,7 +253,8 @@ class Scorer:
 def weigh(parts: Parts, found: Row) -> float:
     """Weigh what speaks for a chunk."""
     weights = TALK if found.author else NOTES
-    return sum([weight * part for weight, part in zip(weights, parts, strict=True)])
+    worth: float = sum(map(mul, weights, parts))
+    return worth
 
 
 def choose(scores: Mapping[int, float], most: int) -> list[int]:

@@ -18,6 +18,7 @@ TOKENIZE = "porter unicode61 remove_diacritics 2"
 KINDS = ("vocabulary", "counts", "words", "chunks", "documents", "authors")  # in the order in which they can go
 COMMON = 1_000  # chunks with a word, from which on counting them takes long enough to remember the count
 MATCHES = 4_000  # rows of a query that says next to nothing
+CACHE = 32_000  # KiB of the file that are kept at hand, at most
 GAP = 3  # rows between two documents; neighbours are at most two apart
 
 
@@ -39,6 +40,7 @@ class SqliteIndex:
         with suppress(OSError):
             os.chmod(self.path, 0o600)  # it holds the words of every store
         self._base.execute("PRAGMA synchronous=NORMAL")
+        self._base.execute(f"PRAGMA cache_size=-{CACHE}")
         self._base.execute("PRAGMA secure_delete=ON")  # what is forgotten does not stay in free pages
         if self._base.execute("PRAGMA user_version").fetchone()[0] not in (0, VERSION):
             self.clear()
@@ -215,10 +217,14 @@ class SqliteIndex:
             self._base.execute(f"DELETE FROM {kind}_{name}")
         self._base.execute("UPDATE stores SET changes = changes + 1, chunks = 0, words = 0 WHERE name = ?", (store,))
 
-    def scrub(self, store: str) -> None:
-        """Leave no byte in the file of what was dropped."""
+    def settle(self, store: str) -> None:
+        """Bring the words of a store together after many were indexed; a search looks in each heap of them."""
         name = self._name(store)
         self._base.execute(f"INSERT INTO words_{name}(words_{name}) VALUES ('optimize')")
+
+    def scrub(self, store: str) -> None:
+        """Leave no byte in the file of what was dropped."""
+        self.settle(store)
         self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _touch(self, store: str, chunks: int, words: int) -> None:

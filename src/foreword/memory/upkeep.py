@@ -150,7 +150,9 @@ class Upkeep:
             return {path: files.stamp(path)} if found and (path == MAIN or path not in self._listed) else {}
         if files.find_target(folder) != folder:
             return {}
-        stamps = files.stamps(path for path in files.list(folder) if path not in self._listed)
+        stamps = files.stamps([path for path in files.list(folder) if path not in self._listed])
+        if LINK not in stamps.values():
+            return stamps
         return {path: stamp for path, stamp in stamps.items() if stamp != LINK or self._holds(path)}
 
     def _holds(self, path: str) -> bool:
@@ -180,6 +182,8 @@ class Upkeep:
                 for path in batch:
                     self._put(store, path, stamps[path], known, index)
             yield store, start + len(batch), len(stale)
+        if len(stale) > BATCH:
+            index.settle(store)
         self._synced[store] = clock
 
     def _put(self, store: str, path: str, stamp: str, known: Mapping[str, tuple[str, str]], index: Index) -> None:

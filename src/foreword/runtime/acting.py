@@ -16,6 +16,7 @@ from foreword.runtime.calls import Asked, Malformed
 from foreword.runtime.consent import Call, find_objection
 from foreword.runtime.ears import Ears
 from foreword.runtime.failing import ToolFailed
+from foreword.store.schema import StoreError
 from foreword.tools import Answer, Reading
 from foreword.tools.telling import tell_answer
 from foreword.turn import Tool
@@ -123,6 +124,8 @@ async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Res
     try:
         async with asyncio.timeout(seconds):
             answer = await bench.tools.call(bench.assembly, asked.name, asked.arguments)
+    except StoreError as error:  # it names a file of this machine, and the model cannot mend it
+        return fail(step, asked.name, error)
     except InputError as error:
         step.note(status="refused", level=Level.WARN)
         return Result(text=f"{asked.name} refused: {error}", done=False)
@@ -133,13 +136,18 @@ async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Res
         step.note(error=f"no answer within {seconds:g} s")
         return Result(text=f"{asked.name} did not answer within {seconds:g} seconds.", done=False)
     except Exception as error:  # noqa: BLE001 - a tool may be anybody's code
-        step.note(**describe_error(error))
-        return Result(text=f"{asked.name} failed ({type(error).__name__}); the log has the details.", done=False)
+        return fail(step, asked.name, error)
     finally:
         HERE.reset(here)
     tell_answer(step, asked.name, answer)
     step.note(status="ok")
     return Result(text=show(answer), done=True)
+
+
+def fail(step: Step, name: str, error: Exception) -> Result:
+    """Tell the log what went wrong, and the model that something did."""
+    step.note(**describe_error(error))
+    return Result(text=f"{name} failed ({type(error).__name__}); the log has the details.", done=False)
 
 
 def show(answer: Reading | Answer) -> str:

@@ -25,6 +25,7 @@ LONGEST = 8_000_000  # bytes of one message
 GARBLED = 50  # lines that are no message, one after the other
 INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 LAST_WORDS = 20  # lines of standard error
+SETTLING = 1.0  # seconds between the last message of a process and its end
 
 
 @frozen
@@ -60,13 +61,26 @@ class Child:
         self._ending = ending
         self._process: asyncio.subprocess.Process | None = None
         self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
+        self._spoken, self._ended = asyncio.Event(), asyncio.Event()
+        """Whether it has said its last words, and its last message."""
         self.fault = ""
         """Why we stopped listening, where that was our doing."""
 
     @property
     def is_alive(self) -> bool:
         """Whether the process is running and still listened to."""
-        return self._process is not None and self._process.returncode is None and not self.fault
+        running = self._process is not None and self._process.returncode is None
+        return running and not self._ended.is_set()
+
+    async def settle(self) -> None:
+        """Wait a moment for the end of one that has nothing more to say, so that it can be explained."""
+        if not self._ended.is_set() or self.fault:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLING):
+                await self._spoken.wait()
+                while self._process and self._process.returncode is None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
 
     def explain(self) -> str:
         """Say what is known about its end: its exit code, and its last words."""
@@ -124,8 +138,9 @@ class Child:
                 garbled = 0
                 with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                     await heard.send(SessionMessage(message))
-            if garbled:
+            if garbled >= GARBLED:
                 self.fault = "it writes something else than MCP to its standard output"
+            self._ended.set()
 
     async def _read_line(self, process: asyncio.subprocess.Process) -> bytes:
         assert process.stdout  # it was opened with pipes
@@ -153,6 +168,7 @@ class Child:
         while piece := await process.stderr.read(4_096):
             lines = piece.decode("utf-8", "replace").splitlines()
             self._last_words.extend(" ".join(line.split())[:500] for line in lines if line.strip())
+        self._spoken.set()
 
 
 async def end(process: asyncio.subprocess.Process, patience: float) -> None:

@@ -1,8 +1,8 @@
 """A connection to a server of tools: opened when it is first needed, and again after it was lost."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,7 @@ class Connection:
                         break
         except Exception as error:
             self._suspect = True
-            raise self._describe(error) from error
+            raise await self._describe(error) from error
         return Listing(tools=tuple(tools[:MANY]), instructions=client.instructions or "")
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> "mcp_types.CallToolResult":
@@ -78,11 +78,11 @@ class Connection:
         except MCPError as error:
             if self._is_lost() or is_closed(error):
                 self._suspect = True
-                raise self._describe(error) from error
+                raise await self._describe(error) from error
             raise InputError(str(error)[:2_000]) from error
         except Exception as error:
             self._suspect = True
-            raise self._describe(error) from error
+            raise await self._describe(error) from error
 
     async def close(self) -> None:
         """End the connection, and the process with it."""
@@ -151,7 +151,7 @@ class Connection:
                 await stop.wait()
         except Exception as error:  # noqa: BLE001 - whatever a server does is its own fault
             if not ready.done():
-                ready.set_exception(self._describe(error))
+                ready.set_exception(await self._describe(error))
         finally:
             ready.cancel()
 
@@ -163,9 +163,11 @@ class Connection:
             env = {**inherited, **fill_in(server.env, self._environ)}
             self._child = Child(server.command, env, self._times.ending)
             return self._child.open()
+        from foreword.runtime.address import open_address
+
         return open_address(server.url, fill_in(server.headers, self._environ))
 
-    def _describe(self, error: BaseException) -> ServerError:
+    async def _describe(self, error: BaseException) -> ServerError:
         """Say why a server cannot be used."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -175,22 +177,9 @@ class Connection:
         told = f"{type(error).__name__}: {error}"[:300]
         if child is None:
             return ServerError("it cannot be reached", told)
+        await child.settle()
         reason = child.fault or ("it gave no answer that can be used" if child.is_alive else "it is not running")
         return ServerError(reason, "; ".join(filter(None, (told, child.explain()))))
-
-
-@asynccontextmanager
-async def open_address(url: str, headers: Mapping[str, str]) -> "AsyncIterator[TransportStreams]":
-    """Open a connection to an address."""
-    import httpx2
-    from mcp.client.streamable_http import streamable_http_client
-
-    limits = httpx2.Timeout(30.0, read=300.0)
-    async with (
-        httpx2.AsyncClient(headers=dict(headers), timeout=limits) as client,
-        streamable_http_client(url, http_client=client) as streams,
-    ):
-        yield streams
 
 
 def is_closed(error: Exception) -> bool:

@@ -3,6 +3,7 @@
 The libraries are imported when the first model is opened: that takes a second or two.
 """
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -19,6 +20,8 @@ from foreword.tokens import find as find_facts
 if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.models import Model
+
+    from foreword.local.engine import Engine
 
 CONNECT = 10.0  # seconds until a provider has to have taken the call
 SILENCE = 120.0  # seconds without a byte after which a call has failed
@@ -56,6 +59,7 @@ class Models:
         self._overrides = overrides or {}
         self._clients: dict[str, httpx2.AsyncClient] = {}
         self._models: dict[str, Opened] = {}
+        self._engines: dict[str, Engine] = {}
         self._opening = threading.Lock()
 
     def find(self, name: str) -> Opened:
@@ -65,6 +69,13 @@ class Models:
                 if name not in self._models:
                     self._models[name] = self._open(name)
         return self._models[name]
+
+    async def start(self, name: str) -> Opened:
+        """Find a model and have it up before anybody waits for its first word: imported, fetched and loaded."""
+        opened = await asyncio.to_thread(self.find, name)
+        if name in self._engines:
+            await asyncio.to_thread(self._engines[name].start)
+        return opened
 
     def _open(self, name: str) -> Opened:
         prefix, colon, model = name.partition(":")
@@ -84,10 +95,9 @@ class Models:
         """Open the embedded engine; it is started by the first request, which may take seconds."""
         from foreword.local.engine import Engine
         from foreword.local.setup import prepare
-
-        engine = Engine(prepare(find_facts(name, self._overrides), self._environ))
         from foreword.local.transport import EngineTransport
 
+        engine = self._engines[name] = Engine(prepare(find_facts(name, self._overrides), self._environ))
         client = self._clients[name] = self._make_client(EngineTransport(engine))
         model = open_compatible(name.partition(":")[2], "http://engine/v1", "none", client)
         return Opened(model=model, shape="openai", keyed=True)
@@ -126,6 +136,7 @@ class Models:
     async def close(self) -> None:
         """Close every connection, and end the embedded engine."""
         self._models.clear()
+        self._engines.clear()
         clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.aclose()

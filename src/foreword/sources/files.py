@@ -70,6 +70,10 @@ class Files:
                 seen = self._files[path] = self._read(path)
             return seen.value
 
+    def has(self, path: str) -> bool:
+        """Whether a file is there at this moment, without opening it."""
+        return os.path.isfile(f"{self.root}/{path}")
+
     def find_target(self, path: str) -> str:
         """Return where a path leads, links followed; the path itself where it leads nowhere or out."""
         try:
@@ -85,10 +89,10 @@ class Files:
     def stamps(self, paths: Iterable[str]) -> dict[str, str]:
         """Return the stamps of many files; this runs often, so it is one plain loop."""
         found: dict[str, str] = {}
-        look, root, now = os.lstat, self.root, time.time_ns()
+        look, below, now = os.lstat, self.below, time.time_ns()
         for path in paths:
             try:
-                facts = look(f"{root}/{path}")
+                facts = look(below + path)
             except (OSError, ValueError):
                 found[path] = ""
                 continue

@@ -27,6 +27,10 @@ class Nowhere:
         """Return the mark of what is not there."""
         return None
 
+    def has(self, _path: str) -> bool:
+        """Return that no file is there."""
+        return False
+
     def find_target(self, path: str) -> str:
         """Return the path itself, which leads nowhere."""
         return path

@@ -33,7 +33,7 @@ def read_project(view: SessionView, entry: Planned) -> tuple[Item, ...] | Item:
     project = os.path.realpath(given)
     items: list[Item] = []
     for folder in climb(project, view.project_stop):
-        items.extend(read_folder(view.static.files.visit(folder), os.path.relpath(folder, project), entry))
+        items.extend(read_folder(view.static.files.visit(folder, view.alone), os.path.relpath(folder, project), entry))
     return tuple(introduce(items)) or absent(entry, "neither the project nor a folder above it has anything to say")
 
 

@@ -219,6 +219,7 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
     return SessionView(
         static=static,
         user=turn.user,
+        alone="" if has_company(turn) else turn.user,
         channel=turn.channel,
         room=turn.room,
         situation=turn.situation,

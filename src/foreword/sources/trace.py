@@ -76,21 +76,27 @@ class Reader:
         """Whether the configuration lists a file by name, with a trust of its own."""
         return path in self._guard.listed
 
-    def visit(self, folder: str) -> "Visitor":
-        """Read in another folder than the workspace."""
+    def visit(self, folder: str, person: str) -> "Visitor":
+        """Read in another folder than the workspace, for a person, or for nobody where others read the reply."""
         visited = self._files.visit(folder)
         return Visitor(
-            visited, self._note, lambda path: self._may_visit(visited, path), is_home=folder == self._files.root
+            visited, self._note, lambda path: self._may_visit(visited, path, person), is_home=folder == self._files.root
         )
 
-    def _may_visit(self, visited: Files | Nowhere, path: str) -> bool:
-        """Whether this clearance may open a file outside: one that lies in the workspace only by its own trust."""
+    def _may_visit(self, visited: Files | Nowhere, path: str, person: str) -> bool:
+        """Whether this clearance may open a file outside: one that lies in the workspace only by its own trust.
+
+        What is one person's own there is for nobody else, whatever their trust.
+        """
         target = visited.find_target(path)
         place = os.path.join(visited.root, target)
         inside = place.removeprefix(self._files.below).replace(os.sep, "/")
         if inside == place:
             return True
-        if target == path and not inside.startswith(OWNED) and not self._guard.find_person(inside):
+        owner = self._guard.find_person(inside)
+        if owner and owner != person:
+            return False
+        if target == path and not inside.startswith(OWNED) and not owner:
             return self._clearance >= self._guard.listed.get(inside, Trust.PUBLIC)
         return not is_internal(inside) and self._clearance >= self._guard.find_least(inside)
 

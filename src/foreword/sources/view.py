@@ -38,6 +38,8 @@ class SessionView:
 
     static: StaticView
     user: str
+    alone: str
+    """The person once more where nobody else reads the reply, and nobody in company: whose own files may be read."""
     channel: str
     room: str
     situation: str

@@ -5,6 +5,8 @@ The log may begin anew when its file is damaged; the state never does, for it ho
 
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 from foreword.store.open import Opened, is_damage, open_file
 from foreword.store.schema import PATIENCE, Schema, StoreError
@@ -29,6 +31,19 @@ def open_state(folder: str, patience: float = PATIENCE) -> Opened:
         if is_damage(error):
             raise refuse_damaged(path, error) from error
         raise
+
+
+@contextmanager
+def use_state(folder: str) -> Iterator[sqlite3.Connection]:
+    """Open the state of a folder for a moment; whatever SQLite has to say becomes an error that speaks to a reader."""
+    path = os.path.join(folder, STATE_FILE)
+    try:
+        with closing(open_state(folder).connection) as state:
+            yield state
+    except sqlite3.Error as error:
+        if is_damage(error):
+            raise refuse_damaged(path, error) from error
+        raise StoreError(f"{path} cannot be used now: {error}; try again") from error
 
 
 def refuse_damaged(path: str, error: sqlite3.Error) -> StoreError:

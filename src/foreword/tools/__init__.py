@@ -1,6 +1,7 @@
 """The tools that redeem what a prompt offers, those that remember, those that keep, and those that say what went on."""
 
 from foreword.tools.answer import Answer
+from foreword.tools.delegation import DELEGATE, DELEGATING
 from foreword.tools.files import FILES
 from foreword.tools.instructing import INSTRUCTING, Instructing
 from foreword.tools.introspection import INTROSPECTION
@@ -16,6 +17,8 @@ WITH_STATE = Toolset([*WITH_LOG.tools, *INSTRUCTING.tools, *TASKS.tools])  # and
 
 __all__ = [
     "BUILT_IN",
+    "DELEGATE",
+    "DELEGATING",
     "FILES",
     "INSTRUCTING",
     "INTROSPECTION",

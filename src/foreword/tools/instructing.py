@@ -1,13 +1,12 @@
 """The tool by which an agent keeps what a person wants of it from now on."""
 
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName
 from foreword.store.instructions import LONGEST, replace_instructions
-from foreword.store.state import open_state
+from foreword.store.state import use_state
 from foreword.tools.answer import Answer
 from foreword.trust import has_company
 from foreword.turn import Tool, Toolset
@@ -40,6 +39,7 @@ INSTRUCTING = Toolset(
             },
             trust=INSTRUCTED,
             kind="instructions",
+            seconds=20,
             changes=True,
         )
     ]
@@ -67,7 +67,7 @@ class Instructing:
             raise InputError("'instructions' is a text: the whole new instructions")
         if unknown := arguments.keys() - {"instructions"}:
             raise UnknownName("argument", min(map(str, unknown))[:40], ["instructions"])
-        with closing(open_state(self._folder).connection) as state:
+        with use_state(self._folder) as state:
             kept = replace_instructions(state, turn.user, turn.agent, text)
         said = describe(kept)
         return Answer(text=said, tokens=self._assembly.terms.meter.count(said), store=STORE, count=1)

@@ -1,13 +1,12 @@
 """The tool by which an agent keeps the list of what a session has set out to do."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName, show_name
 from foreword.store.instructions import is_whole
-from foreword.store.state import open_state
+from foreword.store.state import use_state
 from foreword.store.tasks import ACTIVE, replace_tasks
 from foreword.tools.answer import Answer
 from foreword.turn import STATUSES, Step, Task, Tool, Toolset
@@ -55,6 +54,7 @@ TASKS = Toolset(
             },
             trust=Trust.INNER,
             kind="tasks",
+            seconds=20,
         )
     ]
 )
@@ -75,7 +75,7 @@ class TaskKeeping:
         if not session:
             raise InputError("this turn belongs to no session, so there is nowhere to keep its tasks")
         tasks = make_tasks(arguments.get("tasks"))
-        with closing(open_state(self._folder).connection) as state:
+        with use_state(self._folder) as state:
             replace_tasks(state, session, tasks)
         said = describe(tasks)
         return Answer(text=said, tokens=self._assembly.terms.meter.count(said), count=len(tasks))

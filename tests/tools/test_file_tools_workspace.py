@@ -36,7 +36,7 @@ PLACES = {
     "notes/listed.md": Trust.INNER,
     "deep/er/est.txt": Trust.FULL,
     ".env": None,
-    ".foreword/state.sqlite": None,
+    ".foreword/kept.db": None,
     ".git/config": None,
 }
 

@@ -1,0 +1,174 @@
+"""The gateway: what a turn costs beyond its model, durability included, beside a bare pydantic-ai loop in the same run.
+
+The provider is the stand-in in a process of its own, which answers at once. The bare loop has the same prompt, the same
+tools and the same history, and keeps nothing; overhead is what the gateway takes longer than it.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from anthropic import AsyncAnthropic
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import ExternalToolset
+
+from bench.figure import Figure, Times
+from bench.sample import make_sample
+from foreword.gateway.gateway import Gateway
+from foreword.gateway.message import Incoming, Reply, State
+from foreword.gateway.opening import open_gateway
+from foreword.testing import Says, listen
+from foreword.turn import Turn
+from foreword.workspace import Workspace, open_workspace
+
+MODEL = "anthropic:claude-sonnet-5"
+TURNS = 300
+LENGTH = 10  # turns of one session
+AT_ONCE = 500
+
+
+def run() -> Iterator[Figure]:
+    """Measure turns one by one, then many sessions at once."""
+    with tempfile.TemporaryDirectory() as folder, run_provider() as url:
+        make_sample(Path(folder))
+        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
+        with open_workspace(folder) as workspace:
+            yield from asyncio.run(measure(workspace, environ))
+
+
+@contextmanager
+def run_provider() -> Iterator[str]:
+    """Run the stand-in in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    mine, theirs = context.Pipe()
+    provider = context.Process(target=provide, args=(theirs,))
+    provider.start()
+    try:
+        yield mine.recv()
+    finally:
+        mine.send(None)
+        provider.join()
+
+
+def provide(pipe: Connection) -> None:
+    """Answer every request at once, until told to end."""
+    with listen() as stand_in:
+        stand_in.choose = lambda _: Says(text="It is done, and the notes are where you left them.")
+        pipe.send(stand_in.url)
+        pipe.recv()
+
+
+async def measure(workspace: Workspace, environ: dict[str, str]) -> list[Figure]:
+    """Measure one after the other, so that both see the same machine."""
+    async with open_gateway(workspace, environ) as gateway:
+        bare = Bare(workspace, environ)
+        await talk(gateway, 0)
+        await bare.talk(0)
+        ours, theirs = [], []
+        for number in range(TURNS):  # in turn: a slow moment of the machine falls on both
+            ours.append(await clock(gateway_turn(gateway), number))
+            theirs.append(await clock(bare.talk, number))
+        await bare.close()
+        figures = compare(summarise(ours), summarise(theirs))
+        return figures + await crowd(gateway)
+
+
+def gateway_turn(gateway: Gateway) -> Callable[[int], Awaitable[object]]:
+    """Make what runs one turn, ten to a session."""
+
+    async def one(number: int) -> Reply:
+        return await talk(gateway, number // LENGTH)
+
+    return one
+
+
+async def talk(gateway: Gateway, person: int) -> Reply:
+    """Send a message and wait for its answer."""
+    accepted = await gateway.accept(Incoming(text="What is on this week?", user="alice", channel=f"line-{person}"))
+    reply = await gateway.wait(accepted.turn)
+    if reply.state is not State.ANSWERED:
+        raise SystemExit(f"a turn was {reply.state}: {reply.text}")
+    return reply
+
+
+class Bare:
+    """The same turns by pydantic-ai alone."""
+
+    def __init__(self, workspace: Workspace, environ: dict[str, str]) -> None:
+        turn = Turn(user="alice", situation="dm", message="What is on this week?", model=MODEL)
+        assembly = workspace.assemble(turn)
+        tools = [
+            ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=dict(tool.parameters))
+            for tool in assembly.terms.tools.tools
+        ]
+        text = "\n\n".join(block.text for block in assembly.prompt.blocks)
+        self._client = AsyncAnthropic(api_key="k", base_url=environ["ANTHROPIC_BASE_URL"])
+        model = AnthropicModel(MODEL.partition(":")[2], provider=AnthropicProvider(anthropic_client=self._client))
+        self._agent = Agent(model, instructions=text, toolsets=[ExternalToolset(tools)])
+        self._history: list[ModelMessage] = []
+
+    async def talk(self, number: int) -> None:
+        """Send a message and wait for its answer."""
+        if number % LENGTH == 0:
+            self._history = []
+        async with self._agent.run_stream("What is on this week?", message_history=self._history) as stream:
+            await stream.get_output()
+            self._history = stream.all_messages()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+async def clock(call: Callable[[int], Awaitable[object]], number: int) -> float:
+    """Time one call, in milliseconds."""
+    begin = time.perf_counter()
+    await call(number)
+    return (time.perf_counter() - begin) * 1_000
+
+
+def summarise(times: list[float]) -> Times:
+    """Sum up single times."""
+    return Times(p50=statistics.median(times), p99=statistics.quantiles(times, n=100)[98])
+
+
+def compare(ours: Times, theirs: Times) -> list[Figure]:
+    """Say what the gateway adds."""
+    bare = f"a bare pydantic-ai loop: p50 {theirs.p50:.1f} ms, p99 {theirs.p99:.1f} ms"
+    beside = f"{bare}; with the gateway {ours.p50:.1f} and {ours.p99:.1f}"
+    return [
+        Figure(name="a turn beyond its model, p50", value=ours.p50 - theirs.p50, unit="ms", aim=8, baseline=beside),
+        Figure(name="a turn beyond its model, p99", value=ours.p99 - theirs.p99, unit="ms", aim=30),
+    ]
+
+
+async def crowd(gateway: Gateway) -> list[Figure]:
+    """Run many sessions at once, and weigh them when they are idle."""
+    before = weigh()
+    begin = time.perf_counter()
+    replies = await asyncio.gather(*(talk(gateway, 1_000 + person) for person in range(AT_ONCE)))
+    seconds = time.perf_counter() - begin
+    failed = sum(reply.state is not State.ANSWERED for reply in replies)
+    del replies
+    return [
+        Figure(name=f"{AT_ONCE} sessions at once, errors", value=failed, unit="", aim=0),
+        Figure(name=f"{AT_ONCE} sessions at once, turns a second", value=AT_ONCE / seconds, unit="/s"),
+        Figure(name="memory of an idle session", value=(weigh() - before) / AT_ONCE, unit="kB"),
+    ]
+
+
+def weigh() -> float:
+    """Weigh this process as it is now, in kilobytes."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1_024

@@ -1,0 +1,173 @@
+"""`foreword agent`: the soul and the identity that the store keeps of an agent, before its files."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from foreword.cli.command import Command
+from foreword.cli.files import STDIN, check, read_text, read_value
+from foreword.cli.output import count, make_plain, print_json, print_text
+from foreword.cli.place import open_here
+from foreword.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    from foreword.config.schema import Identity
+    from foreword.sources.character import Character
+    from foreword.workspace import Workspace
+
+ACTIONS = {
+    "show": "[NAME]: print what is kept of one agent, or of all",
+    "set": "NAME: keep a soul, an identity or both; an empty file takes it away",
+    "import": "FILE: take agents and instructions from a SQLite database of SPEC-010, of its old schema or its new one",
+}
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the action, the agent, and the files."""
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of the actions below")
+    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="the agent, or the database to import")
+    parser.add_argument("--soul", metavar="FILE", help="with set: its character as a text; - for stdin")
+    parser.add_argument(
+        "--identity",
+        metavar="FILE",
+        help="with set: who it is, as JSON or YAML with name, emoji, creature, vibe, description, or as a text; "
+        "- for stdin",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Do what the action says."""
+    actions: Mapping[str, Callable[[Namespace, Workspace], tuple[object, str]]] = {
+        "show": show,
+        "set": set_,
+        "import": import_,
+    }
+    if args.action != "set" and (args.soul is not None or args.identity is not None):
+        raise InputError(f"--soul and --identity are for: foreword agent set, not for {args.action}")
+    with open_here(args) as workspace:
+        answer, text = actions[args.action](args, workspace)
+    if args.json:
+        print_json(answer)
+    else:
+        print_text(text)
+    return 0
+
+
+def show(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
+    """Show what is kept of an agent, or of all agents of the configuration."""
+    from foreword.store.reader import StateReader
+
+    names = [check_name(args.name, workspace)] if args.name else list(workspace.config.agents)
+    with closing(StateReader(workspace.state)) as reader:
+        kept = {name: reader.find_character(name) for name in names}
+    listed = [describe(name, character) for name, character in kept.items()]
+    texts = [spell(name, character) for name, character in kept.items()]
+    return (listed[0] if args.name else listed), "\n\n".join(texts)
+
+
+def set_(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
+    """Keep a soul, an identity or both."""
+    from foreword.store.agents import find_character, set_character
+    from foreword.store.state import use_state
+
+    if not args.name:
+        raise InputError("agent set needs the name of an agent\nsee: foreword agent --help")
+    name = check_name(args.name, workspace)
+    if args.soul is None and args.identity is None:
+        raise InputError("there is nothing to set; name a file with --soul or --identity")
+    if args.soul == args.identity == STDIN:
+        raise InputError("stdin can be read once; give the soul or the identity in a file")
+    soul = None if args.soul is None else read_text(args.soul)
+    identity = None if args.identity is None else read_identity(args.identity)
+    with use_state(workspace.state) as state:
+        set_character(state, name, soul=soul, identity=identity)
+        kept = find_character(state, name)
+    return describe(name, kept), f"{name} has this from its next message on:\n{spell(name, kept)}"
+
+
+def import_(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
+    """Take agents and instructions from another database."""
+    from foreword.store.legacy import import_database
+    from foreword.store.state import use_state
+
+    if not args.name:
+        raise InputError("agent import needs a SQLite database\nsee: foreword agent --help")
+    with use_state(workspace.state) as state:
+        done = import_database(state, args.name)
+    left = f"; {done.kept:,} that were here already stayed as they are" if done.kept else ""
+    off = f"; {count(done.inactive, 'customization')} that was off stayed off" if done.inactive else ""
+    said = f"imported: {count(done.agents, 'agent')}, {count(done.instructions, 'set')} of instructions"
+    return make_plain(done), f"{said}{left}{off}"
+
+
+def check_name(name: str, workspace: "Workspace") -> str:
+    """Check that the configuration has an agent of this name."""
+    if name not in workspace.config.agents:
+        raise UnknownName("agent", name, workspace.config.agents)
+    return name
+
+
+def read_identity(path: str) -> "Identity | str":
+    """Read an identity: fields from JSON or YAML, or a text; what begins like a JSON object is taken for one."""
+    import json
+
+    from foreword.config.schema import Identity
+
+    if path.endswith((".yaml", ".yml", ".json")):
+        text = read_text(path)
+        found: Identity = read_value(path, Identity) if text.strip() else Identity()
+        return found
+    text = read_text(path).strip()
+    if not text.startswith("{"):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} begins like JSON and is none: {error}") from None
+    made: Identity = check(value, Identity, path)
+    return made
+
+
+def describe(name: str, character: "Character") -> dict[str, object]:
+    """Describe what is kept of an agent, for programs."""
+    identity = character.identity
+    plain = identity if identity is None or isinstance(identity, str) else make_plain(identity)
+    return {"agent": name, "soul": character.soul, "identity": plain}
+
+
+def spell(name: str, character: "Character") -> str:
+    """Spell out what is kept of an agent, for people."""
+    from foreword.store.agents import spell as spell_fields
+
+    identity = character.identity
+    fields = "\n".join(f"  {key}: {value}" for key, value in spell_fields(identity).items())
+    text = f"  {identity}" if isinstance(identity, str) else fields
+    shown_identity = (
+        f"identity:\n{text}" if text else "identity: nothing is kept, so its file or the configuration counts"
+    )
+    shown_soul = (
+        f"soul:\n{character.soul}"
+        if character.soul
+        else "soul: nothing is kept, so the configuration or its file counts"
+    )
+    return f"agent: {name}\n{shown_identity}\n{shown_soul}"
+
+
+COMMAND = Command(
+    name="agent",
+    arguments="ACTION [NAME]",
+    summary="show or set the soul and the identity that the store keeps of an agent",
+    description="Work with what the store keeps of an agent: a soul and an identity that win over its files, from its "
+    "next message on. An agent cannot change them itself. Actions: "
+    + "; ".join(f"{name} {about}" for name, about in ACTIONS.items())
+    + ".",
+    examples=(
+        "foreword agent show reid",
+        "foreword agent set reid --soul soul.md --identity identity.yaml",
+        "echo -n | foreword agent set reid --soul -",
+        "foreword agent import old.sqlite",
+    ),
+    add_options=add_options,
+    run=run,
+)

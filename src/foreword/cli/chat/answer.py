@@ -1,0 +1,205 @@
+"""An answer while it comes: drawn as Markdown where there is a terminal, and else written as plain text."""
+
+import asyncio
+import sys
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.segment import Segment, Segments
+from rich.spinner import Spinner
+from rich.text import Text
+
+from foreword.cli.chat.clean import clean, clean_line
+from foreword.cli.chat.page import Page, split
+from foreword.gateway.message import Reply, State
+from foreword.runtime.ears import Anew, Calling, Delta, Returned, Words
+
+TICK = 0.1  # seconds between two pictures of an answer that grows
+BEHIND = "Your message is kept, and will be answered after the one before it."
+ANEW = "the model is asked again; what it had begun to say does not count"
+
+
+class Answer(Protocol):
+    """Where the pieces of an answer go."""
+
+    def hear(self, delta: Delta) -> None:
+        """Show a piece."""
+
+    def rest(self) -> None:
+        """End what is being shown, so that something else can be; more may follow."""
+
+    def end(self, reply: Reply) -> None:
+        """Show what came of the turn, as far as it was not heard."""
+
+
+def open_answer(console: Console) -> Answer:
+    """Open an answer as this output can show it."""
+    return Drawn(console) if console.is_terminal and not console.is_dumb_terminal else Written(sys.stdout, sys.stderr)
+
+
+class Unheard:
+    """An answer that is not shown, since something else is made of it."""
+
+    def hear(self, delta: Delta) -> None:
+        """Show nothing."""
+
+    def rest(self) -> None:
+        """Have nothing to end."""
+
+    def end(self, reply: Reply) -> None:
+        """Show nothing."""
+
+
+class Written:
+    """An answer as plain text; what is not the agent's word goes beside it."""
+
+    def __init__(self, out: TextIO, aside: TextIO) -> None:
+        self._out = out
+        self._aside = aside
+        self._open = False
+        self._heard = ""
+
+    def hear(self, delta: Delta) -> None:
+        """Write a piece at once."""
+        if isinstance(delta, Words):
+            self._write(delta.text)
+            return
+        self.rest()
+        if isinstance(delta, Anew):
+            self._heard = ""
+        if note := tell(delta):
+            print(note, file=self._aside, flush=True)
+
+    def end(self, reply: Reply) -> None:
+        """Write an answer that was not heard, or say beside it why there is none."""
+        if reply.state is State.ANSWERED and not self._heard.strip():
+            self._write(reply.text)
+        self.rest()
+        if reply.state is not State.ANSWERED:
+            print(tell_end(reply), file=self._aside, flush=True)
+
+    def _write(self, text: str) -> None:
+        self._heard += text
+        if shown := clean(text):
+            self._out.write(shown)
+            self._out.flush()
+            self._open = not shown.endswith("\n")
+
+    def rest(self) -> None:
+        """End the line."""
+        if self._open:
+            self._out.write("\n")
+            self._out.flush()
+            self._open = False
+
+
+class Drawn:
+    """An answer as Markdown: finished blocks stand, and the last one is drawn anew while it grows."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._rest = self._drawn = ""
+        self._spoken = False
+        self._live: Live | None = None
+        self._tick: asyncio.TimerHandle | None = None
+        self._heard = ""
+        self._start()
+
+    def hear(self, delta: Delta) -> None:
+        """Draw a piece, at the latest with the next picture."""
+        if isinstance(delta, Words):
+            self._heard += delta.text
+            self._rest += clean(delta.text)
+            self._start()
+            return
+        self._settle()
+        if isinstance(delta, Anew):
+            self._heard = ""
+        if note := tell(delta):
+            self._above(Text(f"  {note}", style="dim", overflow="ellipsis", no_wrap=True))
+        self._start()
+
+    def rest(self) -> None:
+        """Let what is there stand."""
+        self._settle()
+        if self._tick:
+            self._tick.cancel()
+            self._tick = None
+        if self._live:
+            self._live.update(Text(), refresh=True)
+            self._live.stop()
+            self._live = None
+
+    def end(self, reply: Reply) -> None:
+        """Draw an answer that was not heard, or say why there is none."""
+        if reply.state is State.ANSWERED and not self._heard.strip():
+            self._rest = reply.text
+        self.rest()
+        if reply.state is not State.ANSWERED:
+            self._console.print(Text(tell_end(reply), style="dim"))
+
+    def _start(self) -> None:
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stderr=False)
+            self._live.start()
+            self._spinner = Spinner("dots", style="dim")
+            self._draw()
+
+    def _draw(self) -> None:
+        """Draw a picture, and see to the next one."""
+        if self._live is None:
+            return
+        finished, self._rest = split(self._rest)
+        if finished.strip():
+            self._above(Page(finished))
+        if not self._rest.strip():
+            self._live.update(self._spinner, refresh=True)
+        elif self._rest != self._drawn:
+            self._live.update(self._crop(), refresh=True)
+        self._drawn = self._rest
+        self._tick = asyncio.get_running_loop().call_later(TICK, self._draw)
+
+    def _crop(self) -> Segments:
+        """Take the last lines of what still grows: a picture that is higher than the screen cannot be taken back."""
+        height = max(1, self._console.height - 3)
+        text = self._rest if len(self._rest) < 8_000 else self._rest[-8_000:]
+        lines = self._console.render_lines(Page(text), pad=False)[-height:]
+        shown = [segment for line in lines for segment in (*line, Segment.line())]
+        return Segments([Segment.line(), *shown] if self._spoken else shown)
+
+    def _settle(self) -> None:
+        """Let the words so far stand as they are."""
+        if self._rest.strip():
+            rest, self._rest = self._rest, ""
+            self._above(Page(rest))
+        self._rest = ""
+
+    def _above(self, what: Page | Text) -> None:
+        """Print something that stays, above what still changes."""
+        if self._live:
+            self._live.update(Text(), refresh=True)  # else the old picture is drawn once more below
+        if isinstance(what, Page) and self._spoken:
+            self._console.print()
+        self._spoken = isinstance(what, Page)
+        self._console.print(what)
+
+
+def tell_end(reply: Reply) -> str:
+    """Tell why there is no answer."""
+    if reply.state is State.STOPPED:
+        return "stopped"
+    return clean(reply.text) or BEHIND
+
+
+def tell(delta: Delta) -> str:
+    """Tell in a few words what an agent does beside speaking."""
+    match delta:
+        case Calling():
+            return f"· {clean_line(delta.name) or 'a tool'} …"
+        case Returned(done=False):
+            return f"· {clean_line(delta.name) or 'a tool'} failed"
+        case Anew():
+            return f"· {ANEW}"
+        case _:
+            return ""

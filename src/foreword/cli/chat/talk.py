@@ -1,0 +1,230 @@
+"""A conversation in the terminal: who speaks with whom, in which session, and one message after the other."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from zoneinfo import ZoneInfo
+
+from rich.console import Console
+from rich.text import Text
+
+from foreword.assembly import Assembly
+from foreword.cli.chat.answer import Answer
+from foreword.cli.chat.clean import clean
+from foreword.cli.chat.page import Page
+from foreword.cli.chat.weights import fetch_weights
+from foreword.config import Config
+from foreword.frozen import frozen
+from foreword.gateway.gateway import Gateway
+from foreword.gateway.lane import Found, find_lane
+from foreword.gateway.message import Incoming, NotFound, Reply, State
+from foreword.gateway.session import Session
+from foreword.runtime.choosing import Chosen, choose_model
+from foreword.runtime.ears import Asking
+from foreword.runtime.models import open_models
+from foreword.sources.clock import find_zone
+from foreword.store.plans import Plan, PlanState
+from foreword.turn import Turn
+
+LATER = 1.0  # seconds between two looks for an answer that comes later
+SHORTEST = 4  # digits by which a session can be named
+
+
+@frozen
+class Seat:
+    """Where the person sits: what is drawn on, how answers are shown, and how the person is asked."""
+
+    console: Console
+    screen: Callable[[], Answer]
+    ask: Callable[[str], Awaitable[bool]]
+
+
+class Talk:
+    """What the commands of a chat act on."""
+
+    def __init__(self, gateway: Gateway, place: Incoming, environ: Mapping[str, str], seat: Seat) -> None:
+        self.gateway = gateway
+        self.place = place
+        """A message without words: who speaks, with whom, and where."""
+        self.console = seat.console
+        self.session: Session | None = None
+        """The session that goes on; None until something is said in the first one."""
+        self.turn = ""
+        """The last turn."""
+        self.config: Config = gateway.workspace.config
+        """The configuration when it was last looked at."""
+        self.seen: dict[str, str | None] = {}
+        """What the slots were made of then, by hash."""
+        self._environ = environ
+        self._seat = seat
+        self._late: set[asyncio.Task[None]] = set()
+
+    @property
+    def found(self) -> Found:
+        """The lane of this place under the configuration of now, and why its clearance is what it is."""
+        return find_lane(self.place, self.gateway.workspace.config)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone of who speaks."""
+        person = self.gateway.workspace.config.users.get(self.place.user)
+        return find_zone(person.timezone if person else "")[0]
+
+    async def say(self, text: str) -> Reply:
+        """Say something, show the answer as it comes, and return what came of it."""
+        session = self.session.id if self.session else ""
+        accepted = await self.gateway.accept(replace(self.place, text=text, session=session))
+        self.turn = accepted.turn
+        answer = self._seat.screen()
+        try:
+            with on_interrupt(lambda: self.gateway.stop(accepted.turn)):
+                await self._listen(accepted.turn, answer)
+                reply = await self.gateway.wait(accepted.turn)
+        finally:
+            answer.rest()
+        answer.end(reply)
+        self.session = await self.gateway.sessions.find(accepted.session)
+        return reply
+
+    async def _listen(self, turn: str, answer: Answer) -> None:
+        async for delta in self.gateway.hear(turn):
+            if isinstance(delta, Asking):
+                answer.rest()
+                await self._decide(turn, delta)
+            else:
+                answer.hear(delta)
+
+    async def _decide(self, turn: str, asking: Asking) -> None:
+        try:
+            allowed = await self._seat.ask(clean(asking.question))
+        except KeyboardInterrupt:
+            await self.gateway.stop(turn)
+        else:
+            self.gateway.decide(turn, asking.id, allowed=allowed)
+
+    def note(self, text: str) -> None:
+        """Say something that is not the agent's word."""
+        self.console.print(Text(clean(text), style="dim"), soft_wrap=True)
+
+    def await_later(self, reply: Reply) -> None:
+        """See to it that an answer which comes later is shown when it comes."""
+        task = asyncio.get_running_loop().create_task(self._await(reply.turn))
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def _await(self, turn: str) -> None:
+        reply = await self.gateway.find(turn)
+        while reply and not reply.state.ended:
+            await asyncio.sleep(LATER)
+            reply = await self.gateway.find(turn)
+        if reply and reply.state is State.ANSWERED:
+            self.console.print(Page(reply.text))
+        elif reply:
+            self.note(reply.text or str(reply.state))
+
+    async def hold(self) -> Session:
+        """Hold a session, which is begun if there is none yet."""
+        if self.session is None:
+            await self.begin()
+        assert self.session is not None
+        return self.session
+
+    async def begin(self) -> None:
+        """Begin a new session."""
+        await self._enter(await self.gateway.sessions.begin(self.found.lane, self.place.situation))
+
+    async def go_on(self) -> None:
+        """Go on with the last session of this place, if there is one."""
+        if session := await self.gateway.sessions.find_current(self.found.lane):
+            await self._enter(session)
+
+    async def _enter(self, session: Session) -> None:
+        past = await self.gateway.sessions.read(session.id)
+        self.session, self.turn = session, past[-1].turn if past else ""
+
+    async def list_sessions(self) -> list[Session]:
+        """List the sessions of this very place: another clearance is another conversation."""
+        lane = self.found.lane
+        return [one for one in await self.gateway.sessions.list(self.place.user) if one.lane == lane]
+
+    async def resume(self, beginning: str) -> None:
+        """Go on with an earlier session, named by its id or the first digits of it."""
+        named = [one for one in await self.list_sessions() if one.id.startswith(beginning.lower())]
+        if len(named) != 1 or len(beginning) < SHORTEST:
+            raise NotFound("session")
+        await self._enter(await self.gateway.sessions.resume(named[0].id))
+
+    def choose(self) -> Chosen:
+        """Choose the model that answers, as the next turn will."""
+        named = self.session.model if self.session else ""
+        config = self.gateway.workspace.config
+        return choose_model(named or config.agents[self.found.lane.agent].model, config, self._environ)
+
+    async def set_model(self, name: str) -> None:
+        """Have another model answer in this session; one that cannot be opened changes nothing."""
+        config = self.gateway.workspace.config
+        models = open_models(config, self._environ)
+        try:
+            await asyncio.to_thread(models.find, name)
+        finally:
+            await models.close()
+        await asyncio.to_thread(fetch_weights, name, config, self._environ)
+        session = await self.hold()
+        await self.gateway.sessions.set_model(session.id, name)
+        self.session = replace(session, model=name)
+
+    async def accept_plan(self) -> Plan:
+        """Accept the newest plan, which lets the agent act."""
+        session = await self.hold()
+        plan = await self.gateway.sessions.settle_plan(session.id, PlanState.ACCEPTED)
+        self.session = replace(session, plan=False)
+        return plan
+
+    async def set_plan(self, *, on: bool) -> None:
+        """Have the agent only plan in this session, or let it act."""
+        session = await self.hold()
+        await self.gateway.sessions.set_plan(session.id, on=on)
+        self.session = replace(session, plan=on)
+
+    async def foresee(self) -> Assembly:
+        """Assemble the next turn of this conversation, with all that the gateway would bring to it."""
+        return await self.gateway.foresee(replace(self.place, session=self.session.id if self.session else ""))
+
+    def look(self) -> Assembly:
+        """Assemble what stands for this conversation: who speaks, where, and what they may see."""
+        session = self.session
+        turn = Turn(
+            agent=self.found.lane.agent,
+            user=self.place.user,
+            channel=self.place.channel,
+            situation=self.place.situation,
+            session=session.id if session else "",
+            project=self.place.project,
+            plan=bool(session and session.plan),
+            model=self.choose().model,
+        )
+        return self.gateway.workspace.assemble(turn)
+
+
+@contextmanager
+def on_interrupt(stop: Callable[[], Awaitable[object]]) -> Iterator[None]:
+    """Let Ctrl-C stop what runs; a second one, before it has stopped, ends the program."""
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+    stopping: list[asyncio.Future[object]] = []
+
+    def interrupt() -> None:
+        if stopping and main:
+            main.cancel()
+        else:
+            stopping.append(asyncio.ensure_future(stop()))
+
+    with suppress(NotImplementedError):  # where the loop takes no signals, Ctrl-C ends the program
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(signal.SIGINT)

@@ -1,0 +1,208 @@
+"""The ways to talk: line after line at a terminal, or one message and its answer."""
+
+import asyncio
+import os
+import sqlite3
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.output import create_output
+from prompt_toolkit.patch_stdout import patch_stdout
+from rich.console import Console
+
+from foreword.cli.chat.answer import Answer, Unheard, open_answer
+from foreword.cli.chat.clean import clean, clean_line
+from foreword.cli.chat.commands import COMMANDS
+from foreword.cli.chat.greeting import greet
+from foreword.cli.chat.keyboard import forget_typed, quiet_keys
+from foreword.cli.chat.line import make_line
+from foreword.cli.chat.slash import Typed, choose, read_typed
+from foreword.cli.chat.steering import note_slots
+from foreword.cli.chat.talk import Seat, Talk
+from foreword.cli.chat.weights import fetch_weights
+from foreword.cli.main import describe, is_utf8
+from foreword.cli.output import complain, make_plain, print_json, warn
+from foreword.cli.place import find_environ, open_here
+from foreword.cli.turns import find_project
+from foreword.errors import ForewordError, InputError
+from foreword.gateway.message import Incoming, Reply, State
+from foreword.gateway.opening import open_gateway
+from foreword.runtime.choosing import choose_model
+from foreword.workspace import STATE, Workspace
+
+FAILED = 1
+INTERRUPTED = 130
+AGAIN = "Ctrl-C once more, or Ctrl-D, ends the chat"
+
+
+def talk(args: Namespace) -> int:
+    """Talk in the way that the arguments and the terminal ask for."""
+    message = find_message(args)
+    if args.json and message is None:
+        raise InputError("--json prints one reply; give a message, as an argument or on stdin")
+    if args.json and isinstance(read_typed(message or ""), Typed):
+        raise InputError(f"--json prints one reply, and {message} prints no reply")
+    with open_here(args) as workspace:
+        environ = find_environ(workspace)
+        if message is None or isinstance(read_typed(message), str):
+            have_model(args, workspace, environ)
+        try:
+            return asyncio.run(converse(args, workspace, environ, message))
+        except asyncio.CancelledError:
+            return INTERRUPTED
+
+
+def have_model(args: Namespace, workspace: Workspace, environ: Mapping[str, str]) -> None:
+    """Have everything here that the model needs before anybody waits for its answer."""
+    config = workspace.config
+    agent = args.agent or next(iter(config.agents))
+    named = args.model or (config.agents[agent].model if agent in config.agents else "")
+    fetch_weights(choose_model(named, config, environ).model, config, environ)
+
+
+def find_message(args: Namespace) -> str | None:
+    """Find the one message that is meant: the words, and what stdin has; None where a person sits at a terminal."""
+    words = " ".join(args.words)
+    if isinstance(read_typed(words), Typed) and words:
+        return words
+    if sys.stdin is None or sys.stdin.isatty():
+        return words or None
+    try:
+        piped = sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError("what stdin has is not UTF-8") from None
+    message = "\n\n".join(part for part in (words, piped.strip("\n")) if part.strip())
+    if not message:
+        raise InputError('there is nothing to say: stdin is empty; write it as foreword chat "…"')
+    return message
+
+
+async def converse(args: Namespace, workspace: Workspace, environ: Mapping[str, str], message: str | None) -> int:
+    """Open the gateway and talk."""
+    place = Incoming(
+        text="",
+        user=workspace.config.owner if args.user is None else args.user,
+        agent=args.agent,
+        situation=args.situation,
+        project=find_project(args.project),
+        asks=True,
+    )
+    console = Console(highlight=False, markup=False, emoji=False)
+    screen: Callable[[], Answer] = Unheard if args.json else lambda: open_answer(console)
+    ask = ask_person if sys.stdin.isatty() else ask_nobody
+    async with open_gateway(workspace, environ) as gateway:
+        talk = Talk(gateway, place, environ, Seat(console=console, screen=screen, ask=ask))
+        for warning in talk.found.clearance.warnings:
+            warn(clean_line(warning))
+        await choose_session(talk, args)
+        if message is not None:
+            return await answer_once(talk, message, json=args.json)
+        await greet(talk)
+        note_slots(talk)
+        with quiet_keys():
+            return await answer_lines(talk)
+
+
+async def choose_session(talk: Talk, args: Namespace) -> None:
+    """Go on with the session that is meant, in which the model that is meant answers."""
+    if args.session:
+        await talk.resume(args.session)
+    elif args.new:
+        await talk.begin()
+    else:
+        await talk.go_on()
+    if args.model:
+        await talk.set_model(args.model)
+
+
+async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
+    """Answer one message, or run one command."""
+    reply = await respond(talk, message)
+    if reply is None:
+        return 0
+    if json:
+        print_json(write_reply(reply))
+    if reply.state is State.STOPPED:
+        return INTERRUPTED
+    return 0 if reply.state is State.ANSWERED else FAILED
+
+
+async def answer_lines(talk: Talk) -> int:
+    """Answer line after line, until Ctrl-D, or Ctrl-C twice at an empty line."""
+    folder = os.path.join(talk.gateway.workspace.files.root, STATE)
+    # Each clearance has its own: what was typed in private is not offered where others look on.
+    line = make_line(
+        os.path.join(folder, f"typed-{talk.found.lane.clearance}"),
+        {name: command.about for name, command in COMMANDS.items()},
+    )
+    warned = False
+    while True:
+        try:
+            with patch_stdout(raw=True):
+                text = await line.prompt_async(handle_sigint=False)
+            warned = False
+            if text.strip():
+                await answer_line(talk, text)
+        except EOFError:
+            return 0
+        except KeyboardInterrupt:
+            if warned and not line.default_buffer.text:
+                return 0
+            warned = not line.default_buffer.text
+            if warned:
+                talk.note(AGAIN)
+
+
+async def answer_line(talk: Talk, text: str) -> None:
+    """Answer one line; whatever goes wrong with it, the next one can be typed."""
+    try:
+        reply = await respond(talk, text)
+    except (ForewordError, OSError) as error:
+        complain(clean(describe(error)))
+    except sqlite3.Error as error:
+        complain(f"the state of the workspace cannot be used: {error}")
+    else:
+        if reply and reply.state is State.QUEUED:
+            talk.await_later(reply)
+    talk.console.print()
+
+
+async def respond(talk: Talk, text: str) -> Reply | None:
+    """Run a command, or say something to the agent; a command is never said to it."""
+    if not is_utf8(text):
+        raise InputError("what was typed is not UTF-8")
+    typed = read_typed(text)
+    if isinstance(typed, str):
+        return await talk.say(typed)
+    said = await choose(typed, COMMANDS).run(talk, typed.rest)
+    return await talk.say(said) if said else None
+
+
+async def ask_person(question: str) -> bool:
+    """Ask the person at the terminal; only a plain yes is one."""
+    print(f"{question}", file=sys.stderr)
+    forget_typed()
+    output = create_output(stdout=sys.stdout if sys.stdout.isatty() else sys.stderr)
+    line: PromptSession[str] = PromptSession(output=output)
+    try:
+        said = await line.prompt_async("May this be done? [y/N] ", handle_sigint=False)
+    except EOFError:
+        return False
+    return said.strip().lower() in ("y", "yes")
+
+
+async def ask_nobody(question: str) -> bool:
+    """Refuse where nobody can be asked: what is piped in may have been written by anybody."""
+    complain(f"not allowed, since nobody can be asked here: {question}")
+    return False
+
+
+def write_reply(reply: Reply) -> object:
+    """Write what came of a turn as JSON-ready values."""
+    from foreword.events.moment import stamp
+
+    plain: dict[str, object] = make_plain(reply)
+    return {name: stamp(value) if isinstance(value, datetime) else value for name, value in plain.items()}

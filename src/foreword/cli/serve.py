@@ -1,0 +1,83 @@
+"""`foreword serve`: the gateway, with its HTTP API."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from foreword.cli.command import Command
+from foreword.cli.place import find_environ, open_here
+from foreword.errors import InputError
+
+if TYPE_CHECKING:
+    from foreword.config.schema import HttpServer
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add where it listens."""
+    parser.add_argument("--host", metavar="ADDRESS", help="the address to listen on; else server.host, else 127.0.0.1")
+    parser.add_argument(
+        "--port", metavar="N", type=int, help="the port; 0 takes a free one; else server.port, else 8707"
+    )
+    parser.add_argument("--public", action="store_true", help="listen on an address that others can reach")
+    parser.add_argument("--quiet", action="store_true", help="do not show every event on stderr")
+
+
+def run(args: Namespace) -> int:
+    """Serve until interrupted."""
+    import asyncio
+
+    try:
+        from foreword.gateway.api.server import serve
+        from foreword.gateway.opening import Options
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is needed to serve: pip install 'foreword[gateway]'") from None
+
+    with open_here(args) as workspace:
+        settings = choose(args, workspace.config.server)
+        options = Options(tree=None if args.quiet else sys.stderr)
+        environ = find_environ(workspace)
+        told = partial(announce, args=args)
+        asyncio.run(serve(workspace, settings, environ=environ, options=options, ready=told))
+    return 0
+
+
+def choose(args: Namespace, settings: "HttpServer") -> "HttpServer":
+    """Put what was typed over what is configured."""
+    if args.port is not None and not 0 <= args.port <= 65_535:
+        raise InputError(f"--port is a number from 0 to 65535, not {args.port}")
+    return replace(
+        settings,
+        host=settings.host if args.host is None else args.host,
+        port=settings.port if args.port is None else args.port,
+        public=settings.public or args.public,
+    )
+
+
+def announce(address: str, args: Namespace) -> None:
+    """Say where it listens, and how one gets in."""
+    if args.json:
+        import json
+
+        print(json.dumps({"address": address}), flush=True)
+        return
+    print(f"listening on {address}")
+    print(f"OpenAI's clients: base_url {address}/v1, and a token as the key")
+    print("a token: foreword token create USER", flush=True)
+
+
+COMMAND = Command(
+    name="serve",
+    summary="run the gateway and its HTTP API",
+    description="Serve the agents of a workspace over HTTP: OpenAI's chat completions under /v1, and the gateway's own "
+    "routes under /api. It listens on the loopback unless told otherwise, and every request needs a token. On Ctrl-C "
+    "or SIGTERM it accepts nothing more, gives running turns some time, and leaves the others to the next start.",
+    examples=(
+        "foreword serve",
+        "foreword serve --port 9000 --quiet",
+        "foreword serve --host 0.0.0.0 --public",
+    ),
+    add_options=add_options,
+    run=run,
+)

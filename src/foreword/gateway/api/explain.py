@@ -1,0 +1,50 @@
+"""Explaining: what an agent would be told with a message, before anybody sends it."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import ConfigDict, Field
+
+from foreword.gateway.api.desk import AtDesk
+from foreword.gateway.api.door import CHANNEL
+from foreword.gateway.api.shapes import LONGEST_TEXT, Asked, Name, Told, answers
+from foreword.gateway.message import Incoming
+
+router = APIRouter(prefix="/api", tags=["explain"])
+
+
+class ExplainRequest(Asked):
+    """A message that nobody has sent yet."""
+
+    text: str = Field("", max_length=LONGEST_TEXT, description="What the person would say.")
+    agent: Name | None = Field(None, description="The agent; else the first one of the configuration.")
+    session: Name | None = Field(None, description="The session that it would belong to; else a new one.")
+    situation: Name | None = Field(None, description="A situation that allows less than a private chat.")
+
+
+class Explained(Told):
+    """An assembly, in the schema `foreword/1`, and the table that explains it."""
+
+    model_config = ConfigDict(extra="allow")
+    schema_: str = Field(alias="schema")
+    clearance: dict[str, Any]
+    text: str
+    tokens: int
+    sections: list[dict[str, Any]]
+    blocks: list[dict[str, Any]]
+    table: str
+
+
+@router.post("/explain", operation_id="explain", response_model=Explained, responses=answers())
+async def explain(asked: ExplainRequest, desk: AtDesk) -> dict[str, Any]:
+    """Assemble the prompt of a message and explain it; nothing is sent, and nothing above one's clearance is told."""
+    incoming = Incoming(
+        text=asked.text,
+        user=desk.user,
+        channel=CHANNEL,
+        agent=asked.agent or "",
+        situation=desk.choose_situation(asked.situation),
+        session=asked.session or "",
+    )
+    assembly = await desk.gateway.foresee(incoming)
+    return {**assembly.to_dict(), "table": assembly.explain()}

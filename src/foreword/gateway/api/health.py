@@ -1,0 +1,32 @@
+"""Health: whether the process lives, and whether it can work; neither says anything about anybody."""
+
+from typing import Literal
+
+from fastapi import APIRouter, Request
+
+from foreword.gateway.api.faults import Fault
+from foreword.gateway.api.shapes import Told, answers
+
+router = APIRouter(tags=["health"])
+
+
+class Health(Told):
+    """A sign of life."""
+
+    status: Literal["ok"]
+
+
+@router.get("/healthz", operation_id="isAlive", responses=answers())
+async def live() -> Health:
+    """Say that the process lives."""
+    return Health(status="ok")
+
+
+@router.get("/readyz", operation_id="isReady", responses=answers())
+async def ready(request: Request) -> Health:
+    """Say whether the state can be read, so that messages can be accepted."""
+    try:
+        await request.app.state.gateway.sessions.find("")
+    except Exception as error:
+        raise Fault(503, "not ready", wait=5) from error
+    return Health(status="ok")

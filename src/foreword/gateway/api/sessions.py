@@ -1,0 +1,86 @@
+"""Sessions: one's own, what was said in them, and new ones."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Path
+
+from foreword.gateway.api.desk import AtDesk, Desk
+from foreword.gateway.api.door import CHANNEL
+from foreword.gateway.api.faults import missing
+from foreword.gateway.api.shapes import (
+    ForkRequest,
+    Said,
+    SessionHistory,
+    SessionRequest,
+    Sessions,
+    SessionShape,
+    answers,
+)
+from foreword.gateway.lane import find_lane
+from foreword.gateway.message import Incoming
+from foreword.gateway.preparing import join
+from foreword.runtime.history import recount
+
+if TYPE_CHECKING:
+    from foreword.gateway.session import Session
+
+Named = Annotated[str, Path(max_length=64, description="The id of a session.")]
+
+router = APIRouter(prefix="/api/sessions", tags=["sessions"])
+
+
+def describe(session: "Session") -> dict[str, Any]:
+    """Describe a session by the names of its shape."""
+    return {
+        "session": session.id,
+        "agent": session.lane.agent,
+        "channel": session.lane.channel,
+        "situation": session.situation,
+        "clearance": str(session.lane.clearance),
+        "created": session.created,
+        "used": session.used,
+        "parent": session.parent or None,
+        "plan": session.plan,
+        "model": session.model or None,
+    }
+
+
+async def find_own(desk: Desk, identifier: str) -> "Session":
+    """Find a session of this person that was not held above what they may see now."""
+    session = await desk.gateway.sessions.find(identifier)
+    if session is None or session.lane.user != desk.user or session.lane.clearance > desk.find_clearance():
+        raise missing("session")
+    return session
+
+
+@router.get("", operation_id="listSessions", responses=answers())
+async def show_all(desk: AtDesk) -> Sessions:
+    """List one's own sessions, the newest first."""
+    clearance = desk.find_clearance()
+    found = await desk.gateway.sessions.list(desk.user)
+    return Sessions(sessions=[SessionShape(**describe(one)) for one in found if one.lane.clearance <= clearance])
+
+
+@router.post("", operation_id="beginSession", status_code=201, responses=answers())
+async def begin(asked: SessionRequest, desk: AtDesk) -> SessionShape:
+    """Begin a session; messages that name none go on in it."""
+    situation = desk.choose_situation(asked.situation)
+    incoming = Incoming(text="", user=desk.user, channel=CHANNEL, agent=asked.agent or "", situation=situation)
+    lane = find_lane(incoming, desk.config).lane
+    return SessionShape(**describe(await desk.gateway.sessions.begin(lane, situation)))
+
+
+@router.get("/{session}", operation_id="showSession", responses=answers())
+async def show(session: Named, desk: AtDesk) -> SessionHistory:
+    """Show one of one's own sessions with what was said in it, as it was sent."""
+    found = await find_own(desk, session)
+    messages = recount(join(await desk.gateway.sessions.read(found.id)))
+    said = [Said(role=message.role, text=message.text) for message in messages]
+    return SessionHistory(**describe(found), messages=said)
+
+
+@router.post("/{session}/fork", operation_id="forkSession", status_code=201, responses=answers())
+async def fork(session: Named, asked: ForkRequest, desk: AtDesk) -> SessionShape:
+    """Begin a session that goes on from some turns of another."""
+    found = await find_own(desk, session)
+    return SessionShape(**describe(await desk.gateway.sessions.fork(found.id, asked.turns)))

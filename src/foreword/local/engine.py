@@ -1,0 +1,132 @@
+"""The engine from outside: a child process that is started when it is needed, and anew after it has died."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from typing import IO
+
+from foreword.errors import InputError
+from foreword.frozen import frozen
+from foreword.local import child
+from foreword.local.setup import Setup, locate
+from foreword.tokens.gguf import read_header
+
+LONGEST_START = 300.0  # seconds until the weights have to be loaded
+TOLD = 300  # characters of the engine's last words
+# Its threads wait for each other many times for each token; spinning while they do makes them 10 to 30 times slower as
+# soon as anything else runs on the machine.
+POLITE = {"OMP_WAIT_POLICY": "passive"}
+
+
+@frozen
+class Running:
+    """An engine that serves."""
+
+    process: "subprocess.Popen[bytes]"
+    url: str
+    key: str
+    control: tuple[str, ...]
+    """Texts that the engine takes for marks of its template, wherever they stand."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process is still there."""
+        return self.process.poll() is None
+
+
+class Engine:
+    """One model in a child process; may be used from several threads."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self._lock = threading.Lock()
+        self._running: Running | None = None
+
+    def start(self) -> Running:
+        """Return the running engine; fetches its weights and starts it if need be, which takes seconds."""
+        with self._lock:
+            if self._running and not self._running.alive:
+                self.stop()  # which lets go of what is left of it
+            if self._running is None:
+                self._running = launch(self.setup)
+            return self._running
+
+    def stop(self) -> None:
+        """End the process; the next start begins anew."""
+        running, self._running = self._running, None
+        if running:
+            end(running.process)
+
+
+def launch(setup: Setup) -> Running:
+    """Launch the process and wait until it serves."""
+    path = locate(setup)
+    control = read_header(path).control
+    key = secrets.token_urlsafe(24)
+    weights = setup.weights
+    asked = {
+        "path": path,
+        "name": os.path.basename(path),
+        "key": key,
+        "window": setup.window,
+        "slots": setup.slots,
+        "threads": setup.threads,
+        "template": weights.template if weights else "",
+        "temp": weights.temperature if weights else None,
+        "top_p": weights.top_p if weights else None,
+    }
+    # A session of its own: Ctrl-C in a terminal stops a turn and is not meant for the engine.
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(  # noqa: S603 - our own file
+            [sys.executable, "-P", child.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**POLITE, **os.environ},
+            start_new_session=True,
+        )
+        told = converse(process, asked)
+        if "url" not in told:
+            end(process)
+            raise InputError(f"{path} cannot be loaded as a model: {told.get('error') or read_end(log)}")
+    return Running(process=process, url=told["url"], key=key, control=control)
+
+
+def converse(process: "subprocess.Popen[bytes]", asked: dict[str, object]) -> dict[str, str]:
+    """Tell the process what to load, and hear where it serves; nothing is heard of one that dies or takes too long."""
+    if process.stdin is None or process.stdout is None:
+        raise AssertionError("both are pipes")
+    impatient = threading.Timer(LONGEST_START, process.kill)
+    impatient.start()
+    try:
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+    except BrokenPipeError:
+        line = b""
+    finally:
+        impatient.cancel()
+    told: dict[str, str] = json.loads(line) if line else {}
+    return told
+
+
+def read_end(log: IO[bytes]) -> str:
+    """Read the last words of a process that did not get far."""
+    log.seek(0)
+    lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1][:TOLD] if lines else "the engine ended without a word"
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """End a process and let go of its pipes."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe:
+            with suppress(OSError):
+                pipe.close()

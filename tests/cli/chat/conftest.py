@@ -1,0 +1,53 @@
+"""What the tests of the chat share: a provider on the loopback, and ways to start the program against it."""
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from chat_terminal import Terminal, sit_down
+
+from foreword.testing import StandIn, listen
+
+Answer = Any  # of tests/cli/conftest.py, which cannot be imported by its name
+
+
+@pytest.fixture
+def provider() -> Iterator[StandIn]:
+    """A provider that says Yes until it is given a script."""
+    with listen() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def environ(provider, tmp_path) -> dict[str, str]:
+    """The environment of somebody who has a key for that provider and no other."""
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
+    return {**kept, "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": provider.url}
+
+
+@pytest.fixture
+def chat(folder, environ) -> Iterator[Callable[..., Terminal]]:
+    """Start chats at terminals, which are closed when the test ends."""
+    with ExitStack() as opened:
+
+        def start(*words: str) -> Terminal:
+            return opened.enter_context(sit_down(["chat", *words], environ, folder))
+
+        yield start
+
+
+@pytest.fixture
+def once(say, environ, monkeypatch) -> Callable[..., Answer]:
+    """Run a chat without a terminal, in this process: starting one takes seconds."""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "HOME"):
+        monkeypatch.setenv(name, environ[name])
+
+    def run(*words: str, piped: bytes = b"") -> Answer:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
+        return say("chat", *words)
+
+    return run

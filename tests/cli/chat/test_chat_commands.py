@@ -1,0 +1,136 @@
+"""Claims about the commands inside a chat, each run alone; at a terminal they act on the same session."""
+
+import re
+
+from foreword.testing import Called, Refuses, Says
+
+
+def list_said(provider) -> list[str]:
+    """List who spoke in the newest request."""
+    return [message["role"] for message in provider.body["messages"]]
+
+
+def test_context(once, provider):
+    """/context shows the next turn as a table, and the last one as it was sent."""
+    run = once("/context")
+    assert run.out.startswith("clearance: full, because alice is full and a dm allows full")
+    assert re.search(r"^ soul +static +familiar", run.out, re.MULTILINE)
+    assert once("/context last").code == 2
+    once("Hello.")
+    assert "window 1,000,000" in once("/context last").out
+    assert "write /context" in once("/context next").err
+    assert len(provider.requests) == 1
+
+
+def test_why(once, provider):
+    """/why says why a slot is as it is, and what the last turn did, also where it failed."""
+    assert "nothing was said yet" in once("/why").err
+    assert "soul: kept" in once("/why soul").out
+    assert "did you mean 'soul'?" in once("/why sool").err
+    provider.follow(Refuses(status=400, message="no"))
+    once("Hello.")
+    run = once("/why")
+    assert "[provider] api_error" in run.out
+    assert "2 errors" in run.out
+
+
+def test_cost(once):
+    """/cost tells what the session cost, and today."""
+    assert "this session: nothing was said yet" in once("/cost").out
+    once("Hello.")
+    run = once("/cost")
+    assert re.match(r"this session: \$0\.\d+, 1 turn, 1 call", run.out)
+    once("--new", "Hello.")
+    both = once("/cost").out.splitlines()
+    assert "1 turn," in both[0]
+    assert "2 turns," in both[1]
+
+
+def test_clearance(once, provider):
+    """What the commands show is what the clearance of the conversation may know: of more they give no hint."""
+    once("Remember this.")
+    shown = ""
+    for command in (
+        "/context",
+        "/why menu",
+        "/why private",
+        "/memory",
+        "/memory secret",
+        "/cost",
+        "/sessions",
+        "/tasks",
+    ):
+        run = once("--situation", "group", "--user", "bob", command)
+        shown += run.out + run.err
+    assert not {"NOTES", "NOTES.md", "withheld", "inner", "full", "alice"} & set(re.findall(r"[\w.]+", shown))
+    assert "Nothing in memory answers that." in shown
+    assert "this session: nothing was said yet" in shown
+    assert "there is no session yet" in shown
+    stranger = once("--user", "mallory", "/memory")
+    assert (stranger.code, stranger.out) == (2, "")
+    assert len(provider.requests) == 1
+
+
+def test_model(once, provider):
+    """/model shows the model, and switches to another one for this session alone."""
+    assert once("/model").out == "anthropic:claude-sonnet-5\n"
+    assert once("/model anthropic:claude-haiku-4-5").out == "anthropic:claude-haiku-4-5\n"
+    once("Hello.")
+    assert provider.body["model"] == "claude-haiku-4-5"
+    assert "names no model" in once("/model nonsense").err
+    assert "needs a key" in once("/model openai:gpt-5").err
+    assert once("/model").out == "anthropic:claude-haiku-4-5\n"
+    once("--new", "Hello.")
+    assert provider.body["model"] == "claude-sonnet-5"
+
+
+def test_sessions(once, provider):
+    """/sessions lists what could go on, and /resume goes on with it."""
+    once("One.")
+    once("/new")
+    once("Two.")
+    assert list_said(provider) == ["user"]
+    listed = once("/sessions").out.splitlines()[1:]
+    assert ["this one" in line for line in listed] == [True, False]
+    assert "(1 turn" in once(f"/resume {listed[1].split()[0]}").out
+    once("And now?")
+    assert list_said(provider) == ["user", "assistant", "user"]
+    assert "there is no such session" in once("/resume ffff0000").err
+    assert "there is no such session" in once("--user", "bob", f"/resume {listed[0].split()[0]}").err
+
+
+def test_reload(once):
+    """/reload has nothing to say where nothing changed."""
+    assert once("/reload").out == "nothing has changed\n"
+
+
+def test_plan(once, provider):
+    """/plan turns plan mode on and shows the stored plan, and /plan accept leaves it and has the plan done."""
+    assert "plan mode is on" in once("/plan").out
+    provider.follow(Says(text="Goal: tea."), Says(text="Done."))
+    once("Make tea.")
+    assert "Plan mode is on" in provider.requests[0].raw.decode()
+    shown = once("/plan on").out
+    assert "plan 1, proposed" in shown
+    assert "Goal: tea." in shown
+    run = once("/plan accept")
+    assert run.out == "plan 1 is accepted, and plan mode is off\nDone.\n"
+    assert "I accept the plan." in provider.requests[1].raw.decode()
+    assert '"text":"Plan mode is on' not in provider.requests[1].raw.decode().rpartition('"role"')[2]
+    assert once("/plan off").out.startswith("plan mode is off")
+    assert "write /plan" in once("/plan b").err
+
+
+def test_plan_without_one(once):
+    """Without a plan there is nothing to accept."""
+    assert "has no plan yet" in once("/plan accept").err
+
+
+def test_tasks(once, provider):
+    """/tasks shows what the session has set out to do."""
+    assert once("/tasks").out == "this session has no tasks\n"
+    steps = [{"text": "Boil water", "status": "done"}, {"text": "Pour\x1b[2J", "status": "active"}]
+    task = {"id": "tea", "title": "Make tea", "status": "active", "steps": steps}
+    provider.follow(Says(calls=(Called(name="task_write", arguments={"tasks": [task]}),)), Says(text="Done."))
+    once("Make tea.")
+    assert once("/tasks").out == "→ Make tea (active)\n    ✓ Boil water\n    → Pour�[2J\n"

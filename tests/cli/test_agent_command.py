@@ -1,0 +1,96 @@
+"""Claims about `foreword agent`."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+
+def test_show_and_set(say, folder):
+    """A soul and an identity are set from files, shown, win over the files, and are taken away by empty ones."""
+    assert "nothing is kept" in say("agent", "show", "reid").out
+    assert not (folder / ".foreword" / "state.sqlite").exists()
+    (folder / "soul.txt").write_text("Be bold. Größe.\n")
+    (folder / "who.yaml").write_text("name: Nova\nvibe: dry\n")
+    answer = say("agent", "set", "reid", "--soul", "soul.txt", "--identity", "who.yaml")
+    assert answer.out == (
+        "reid has this from its next message on:\n"
+        "agent: reid\nidentity:\n  name: Nova\n  vibe: dry\nsoul:\nBe bold. Größe.\n"
+    )
+    told = say("build").out
+    assert "Be bold." in told
+    assert "You are calm." not in told
+    assert "Your name is Nova." in told
+    assert say("agent", "show", "--json").json == [
+        {
+            "agent": "reid",
+            "soul": "Be bold. Größe.",
+            "identity": {"name": "Nova", "emoji": "", "creature": "", "vibe": "dry", "description": ""},
+        }
+    ]
+    (folder / "empty").write_text("\n")
+    say("agent", "set", "reid", "--soul", "empty")
+    told = say("build").out
+    assert "You are calm." in told
+    assert "Your name is Nova." in told
+    say("agent", "set", "reid", "--identity", "empty")
+    assert say("agent", "show", "reid", "--json").json == {"agent": "reid", "soul": "", "identity": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "identity"),
+    [
+        ("a.json", '{"name": "Nova"}', {"name": "Nova", "emoji": "", "creature": "", "vibe": "", "description": ""}),
+        ("a.txt", '{"name": "Nova"}', {"name": "Nova", "emoji": "", "creature": "", "vibe": "", "description": ""}),
+        ("a.md", "You are Nova: a librarian.\n", "You are Nova: a librarian."),
+        ("a.yaml", "", None),
+    ],
+)
+def test_forms_of_an_identity(say, folder, name, text, identity):
+    """An identity is given as fields or as a text."""
+    (folder / name).write_text(text)
+    assert say("agent", "set", "reid", "--identity", name, "--json").json["identity"] == identity
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["set"], "needs the name of an agent"),
+        (["set", "reid"], "nothing to set"),
+        (["set", "ried", "--soul", "SOUL.md"], "did you mean 'reid'"),
+        (["set", "reid", "--soul", "-", "--identity", "-"], "stdin can be read once"),
+        (["set", "reid", "--soul", "none.md"], "none.md cannot be read"),
+        (["set", "reid", "--identity", "bad.json"], "name"),
+        (["set", "reid", "--identity", "bad.txt"], "begins like JSON and is none"),
+        (["show", "--soul", "SOUL.md"], "are for: foreword agent set"),
+        (["import"], "needs a SQLite database"),
+        (["import", "none.sqlite"], "none.sqlite is no file"),
+        (["import", "SOUL.md"], "SOUL.md cannot be read as a SQLite database"),
+    ],
+)
+def test_bad_input(say, folder, words, said):
+    """What cannot be done is said, with what to do, and exits with 2."""
+    (folder / "bad.json").write_text('{"nmae": "Nova"}')
+    (folder / "bad.txt").write_text("{name: Nova}")
+    answer = say("agent", *words)
+    assert answer.code == 2
+    assert said in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_import(say, folder):
+    """An old database is imported, and what was taken is counted."""
+    with closing(sqlite3.connect(folder / "old.sqlite")) as old:
+        old.execute("CREATE TABLE agent_configurations (agent_name, system_prompt)")
+        old.execute("INSERT INTO agent_configurations VALUES ('reid', 'Be bold.')")
+        old.execute("CREATE TABLE user_agent_prompt_customizations (user_id, agent_name, customization_type, content)")
+        old.execute("""INSERT INTO user_agent_prompt_customizations VALUES ('alice', 'reid', 'style', '"Be brief."')""")
+        old.commit()
+    assert say("agent", "import", "old.sqlite").out == "imported: 1 agent, 1 set of instructions\n"
+    assert "Be brief." in say("build").out
+    assert say("agent", "import", "old.sqlite", "--json").json == {
+        "agents": 0,
+        "instructions": 0,
+        "kept": 2,
+        "inactive": 0,
+    }

@@ -1,0 +1,105 @@
+"""Claims about `foreword instructions`."""
+
+import io
+import sys
+
+import pytest
+
+
+def type_on(monkeypatch, text, *, tty=False):
+    """Put a text on stdin."""
+    stream = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+    stream.isatty = lambda: tty
+    monkeypatch.setattr(sys, "stdin", stream)
+
+
+def test_show_set_clear(say, folder):
+    """Instructions are set, shown whole, in the next prompt, and cleared; showing makes no state."""
+    assert say("instructions", "show").out == "(none)\n"
+    assert not (folder / ".foreword" / "state.sqlite").exists()
+    assert say("instructions", "set", "Answer in", "bullet points.").out == (
+        "reid now has 24 characters of instructions from alice, from the next message on\n"
+    )
+    assert say("instructions", "show").out == "Answer in bullet points.\n"
+    assert "Answer in bullet points." in say("build").out
+    assert "Answer in bullet points." in say("build", "--blueprint", "spec010").out
+    assert say("instructions", "clear").out == "reid now has no instructions from alice, from the next message on\n"
+    assert say("instructions", "show").out == "(none)\n"
+    assert "bullet points" not in say("build").out
+
+
+def test_somebody_elses(say):
+    """Each person has instructions of their own, and a room has nobody's."""
+    say("instructions", "set", "Be brief.", "--user", "bob")
+    assert say("instructions", "show", "--user", "bob", "--json").json == {
+        "user": "bob",
+        "agent": "reid",
+        "instructions": "Be brief.",
+        "characters": 9,
+    }
+    assert say("instructions", "show").out == "(none)\n"
+    assert "Be brief." in say("build", "--user", "bob").out
+    assert "Be brief." not in say("build", "--user", "bob", "--room", "family").out
+
+
+def test_from_a_file_and_stdin(say, folder, monkeypatch):
+    """The text may stand in a file or on stdin."""
+    (folder / "wishes.md").write_text("Größe.\n\nZwei.\n")
+    say("instructions", "set", "--file", "wishes.md")
+    assert say("instructions", "show").out == "Größe.\n\nZwei.\n"
+    type_on(monkeypatch, "Of stdin.")
+    say("instructions", "set")
+    assert say("instructions", "show").out == "Of stdin.\n"
+    type_on(monkeypatch, "")
+    say("instructions", "set", "--file", "-")
+    assert say("instructions", "show").out == "(none)\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["set"], "in words, with --file FILE, or on stdin"),
+        (["set", "x", "--file", "y"], "given twice"),
+        (["set", "x" * 20_001], "20,001 characters, and 20,000"),
+        (["set", "--file", "none.md"], "none.md cannot be read"),
+        (["show", "x"], "show takes no text"),
+        (["clear", "x"], "clear takes no text"),
+        (["show", "--agent", "ried"], "did you mean 'reid'"),
+        (["show", "--user", ""], "whose instructions"),
+        (["shwo"], "did you mean 'show'"),
+    ],
+)
+def test_bad_input(say, monkeypatch, words, said):
+    """What cannot be done is said, with what to do, and exits with 2."""
+    type_on(monkeypatch, "", tty=True)
+    answer = say("instructions", *words)
+    assert answer.code == 2
+    assert said in answer.err
+
+
+def test_unknown_person(say):
+    """A person whom the configuration does not know is a warning."""
+    answer = say("instructions", "set", "x", "--user", "mallory")
+    assert answer.code == 0
+    assert "'mallory' is not among the users" in answer.err
+
+
+def test_told(say):
+    """A change is told to the log, without its words."""
+    say("instructions", "set", "Secret wish.")
+    (event,) = say("logs", "--event-type", "memory_write", "--json").json
+    assert event["metadata"]["store"] == "instructions"
+    assert "Secret" not in str(event)
+
+
+def test_damaged(say, folder):
+    """A damaged state is an error that names the file and the remedy, and is left as it is."""
+    say("instructions", "set", "x")
+    path = folder / ".foreword" / "state.sqlite"
+    path.write_text("no database at all, and long enough to be taken for one" * 20)
+    before = path.read_bytes()
+    for words in (("instructions", "show"), ("instructions", "set", "y"), ("build",), ("agent", "show")):
+        answer = say(*words)
+        assert answer.code == 2, words
+        assert "restore it from a backup" in answer.err
+    assert path.read_bytes() == before

@@ -1,0 +1,85 @@
+"""Claims about `foreword serve`: it says where it listens, answers, and ends as it should."""
+
+import json
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+from foreword.gateway.tokens import Tokens
+from foreword.testing import Hangs, Says, listen
+
+
+@contextmanager
+def serving(folder, url, *words):
+    """Run the command until the block ends."""
+    environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url, "PYTHONPATH": ":".join(sys.path)}
+    command = [sys.executable, "-m", "foreword", "-w", str(folder), "serve", "--port", "0", "--quiet", *words]
+    process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(folder, address, user="alice"):
+    """Ask as somebody."""
+    with Tokens(str(folder / ".foreword")) as tokens:
+        secret = tokens.create(user, ("alice", "bob")).secret
+    return httpx2.Client(base_url=address, headers={"Authorization": f"Bearer {secret}"}, timeout=30)
+
+
+def test_serves(folder):
+    """It says where it listens and how one gets in; on SIGTERM it ends with 0."""
+    with listen(Says(text="Good morning.")) as provider, serving(folder, provider.url) as process:
+        address = process.stdout.readline().split()[-1]
+        assert "/v1" in process.stdout.readline()
+        assert "foreword token create" in process.stdout.readline()
+        with ask(folder, address) as client:
+            assert client.post("/api/turns", json={"text": "Hello"}).json()["reply"] == "Good morning."
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, process.stderr.read()
+
+
+def test_gives_turns_their_time(folder):
+    """A turn that runs when the process is told to end is answered to who waits for it."""
+    script = (Hangs(seconds=0.7), Says(text="Done."))
+    with listen(*script) as provider, serving(folder, provider.url, "--json") as process:
+        address = json.loads(process.stdout.readline())["address"]
+        asked = {"json": {"text": "Hi"}, "headers": {"Accept": "text/event-stream"}}
+        with ask(folder, address) as client, client.stream("POST", "/api/turns", **asked) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "event: accepted"
+            process.send_signal(signal.SIGTERM)
+            rest = "\n".join(lines)
+        assert '"reply":"Done."' in rest
+        assert process.wait(30) == 0, process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--host", "0.0.0.0"), "--public"),
+        (("--port", "70000"), "65535"),
+        (("--host", "203.0.113.1", "--public"), "cannot listen"),
+    ],
+)
+def test_refused(say, words, told):
+    """An address that is public by accident, or none at all, is refused before anything runs."""
+    answer = say("serve", *words)
+    assert answer.code == 2
+    assert told in answer.err
+
+
+def test_taken(say):
+    """A port that is taken is named, and what to do."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        answer = say("serve", "--port", str(other.getsockname()[1]))
+    assert answer.code == 2
+    assert "--port" in answer.err

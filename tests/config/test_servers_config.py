@@ -1,0 +1,46 @@
+"""Claims about servers and directories in a configuration."""
+
+import pytest
+
+from foreword.config import load
+from foreword.config.schema import Directory, Server
+from foreword.errors import ConfigError
+from foreword.words import Trust
+
+HEAD = "owner: a\nusers: {a: {trust: full}}\nagents:\n  reid:\n"
+
+
+def test_the_example():
+    """The example of the design is read, with everything that was left out."""
+    text = HEAD + "    directories: [~/notes, {path: ~/b, trust: full}]\n    mcp: [{command: [uvx, some-server]}]\n"
+    agent = load(text).agents["reid"]
+    assert agent.mcp == (Server(command=("uvx", "some-server")),)
+    assert (agent.mcp[0].trust, agent.mcp[0].confirm, agent.mcp[0].seconds) == (Trust.FULL, "always", 60.0)
+    assert agent.folders == (Directory(path="~/notes", trust=Trust.INNER), Directory(path="~/b", trust=Trust.FULL))
+
+
+@pytest.mark.parametrize(
+    ("servers", "fault"),
+    [
+        ("[{}]", "agents.reid.mcp[0] must have either a command or a url"),
+        ("[{command: [x], url: 'http://x'}]", "agents.reid.mcp[0] must have either a command or a url"),
+        ("[{url: 'ftp://x'}]", "agents.reid.mcp[0] must have a url that begins with http:// or https://"),
+        ("[{command: [x], seconds: 0}]", "agents.reid.mcp[0] must have seconds above 0"),
+        ("[{command: [x], name: 'a b'}]", "agents.reid.mcp[0].name is not a usable name"),
+        ("[{command: [x], name: a}, {command: [y], name: a}]", "agents.reid.mcp[1].name repeats the server 'a'"),
+        ("[{command: [x], confirm: maybe}]", "agents.reid.mcp[0].confirm must be one of always, changes, never"),
+        ("[{command: x}]", "agents.reid.mcp[0].command must be a list"),
+        ("[{comand: [x]}]", "did you mean 'command'?"),
+    ],
+)
+def test_faults(servers, fault):
+    """What is wrong with a server is told with its line."""
+    with pytest.raises(ConfigError) as error:
+        load(f"{HEAD}    mcp: {servers}\n")
+    assert fault in str(error.value)
+    assert "foreword.yaml:5: " in str(error.value)
+
+
+def test_two_without_a_name():
+    """Servers without a name are told apart by what they are."""
+    assert len(load(f"{HEAD}    mcp: [{{command: [x]}}, {{command: [y]}}]\n").agents["reid"].mcp) == 2

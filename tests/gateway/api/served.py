@@ -1,0 +1,125 @@
+"""A workspace that is served over HTTP on the loopback, with a stand-in provider behind it."""
+
+import asyncio
+import os
+import threading
+from contextlib import contextmanager
+
+import httpx2
+from openai import OpenAI
+
+from foreword.config.schema import HttpServer
+from foreword.gateway.api.app import create_app
+from foreword.gateway.api.server import bind, serving, show_address
+from foreword.gateway.gateway import Rhythm
+from foreword.gateway.opening import Options, open_gateway
+from foreword.gateway.tokens import Tokens
+from foreword.gateway.working import Patience
+from foreword.runtime.retrying import Retrying
+from foreword.testing import listen, make_workspace
+from foreword.workspace import STATE
+
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5"}, ada: {model: "openai:gpt-5"}}
+users:
+  alice: {trust: full, timezone: UTC}
+  bob: {trust: familiar}
+  carol: {trust: full}
+situations: {lobby: {ceiling: public}}
+"""
+FILES = {
+    "foreword.yaml": CONFIG,
+    "SOUL.md": "Calm and exact.\n",
+    "memory/private/garden.md": "The plum tree was planted in 2019 by the east wall.\n",
+    "memory/social/games.md": "Chess is played on Thursdays.\n",
+}
+
+
+async def hurry(_seconds):
+    """Wait for nothing."""
+    await asyncio.sleep(0)
+
+
+QUICK = Options(
+    retrying=Retrying(sleep=hurry, chance=lambda: 0.0),
+    patience=Patience(later=(3600.0,), disk=(0.01,)),
+    rhythm=Rhythm(look=0.02, renew=0.05, grace=2.0),
+)
+
+
+class Served:
+    """A server that runs, and those who may ask it."""
+
+    def __init__(self, workspace, gateway, loop, url, provider):
+        self.workspace, self.gateway, self.loop, self.url, self.provider = workspace, gateway, loop, url, provider
+        self.folder = os.path.join(workspace.files.root, STATE)
+
+    def make_token(self, user="alice", **options):
+        """Make a token, and return it."""
+        with Tokens(self.folder) as tokens:
+            return tokens.create(user, self.workspace.config.users, **options).secret
+
+    def ask_as(self, user="alice", **options):
+        """Ask as somebody."""
+        headers = {"Authorization": f"Bearer {self.make_token(user)}"}
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=30, **options)
+
+    def open_sdk(self, user="alice", **options):
+        """Open OpenAI's own client for somebody."""
+        return OpenAI(base_url=f"{self.url}/v1", api_key=self.make_token(user), max_retries=0, timeout=30, **options)
+
+    def do(self, work):
+        """Do something in the loop of the server."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+
+    def list_events(self, **filters):
+        """List what the log has, as the owner sees it."""
+        self.gateway.listeners.recorder.flush(5)
+        with self.ask_as("alice") as client:
+            return client.get("/api/events", params={"limit": 200, **filters}).json()["events"]
+
+
+@contextmanager
+def serve_workspace(folder, *script, files=FILES, settings=None, options=QUICK):
+    """Serve a workspace in a thread until the block ends."""
+    settings = settings or HttpServer(port=0, rate=100_000)
+    workspace = make_workspace(folder, files)
+    begun, ended, made = threading.Event(), [], []
+
+    async def run():
+        bound = bind(settings)
+        stop = asyncio.Event()
+        environ = {
+            "ANTHROPIC_API_KEY": "k",
+            "OPENAI_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": provider.url,
+            "OPENAI_BASE_URL": f"{provider.url}/v1",
+        }
+        async with (
+            open_gateway(workspace, environ, options) as gateway,
+            serving(create_app(gateway, settings), bound),
+        ):
+            loop = asyncio.get_running_loop()
+            made.append(Served(workspace, gateway, loop, show_address(bound), provider))
+            ended.append(stop)
+            begun.set()
+            await stop.wait()
+
+    def work():
+        try:
+            asyncio.run(run())
+        finally:
+            begun.set()
+
+    with listen(*script) as provider:
+        thread = threading.Thread(target=work, name="foreword-served", daemon=True)
+        thread.start()
+        begun.wait(30)
+        assert made, "the server did not start"
+        try:
+            yield made[0]
+        finally:
+            made[0].loop.call_soon_threadsafe(ended[0].set)
+            thread.join(30)
+            workspace.close()

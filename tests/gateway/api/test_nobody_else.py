@@ -1,0 +1,140 @@
+"""The claim that a second person reaches nothing of the first, over every route that there is."""
+
+import json
+from itertools import product
+
+import httpx2
+import pytest
+from served import serve_workspace
+
+from foreword.gateway.api.app import make_app
+from foreword.gateway.api.door import OPEN
+from foreword.testing import Says
+
+DOCUMENT = make_app().openapi()
+ROUTES = [(path, method) for path, methods in DOCUMENT["paths"].items() for method in methods]
+SECRET = "heliotrope"  # what the first one says, and what only they are told
+BODIES = {
+    "/api/turns": {"text": "Hi", "session": "{session}"},
+    "/api/turns/{turn}/answers": {"question": "q", "allowed": True},
+    "/api/sessions": {},
+    "/api/sessions/{session}/fork": {"turns": 1},
+    "/api/explain": {"text": "Hi", "session": "{session}"},
+    "/v1/chat/completions": {"model": "reid", "messages": [{"role": "user", "content": "Hi"}]},
+}
+# What a person may do without naming anything of another's; everything else has to be as if it did not exist.
+OWN = {
+    "/healthz", "/readyz", "/v1/models", "/v1/models/{model}", "/api/sessions", "/api/memory", "/api/memory/search",
+    "/api/memory/entry", "/api/events", "/api/cost",
+}  # fmt: skip
+
+
+def fill(value, names):
+    """Put names into every text of a value."""
+    return json.loads(json.dumps(value).replace("{session}", names["session"]).replace("{turn}", names["turn"]))
+
+
+def ask(client, path, method, names):
+    """Ask a route about what the names name, in every place where a request can name something."""
+    where = path.replace("{session}", names["session"]).replace("{turn}", names["turn"]).replace("{model}", "reid")
+    operation = DOCUMENT["paths"][path][method]
+    values = {
+        "session": names["session"],
+        "user": "alice",
+        "query": SECRET,
+        "path": "private/diary.md",
+        "by": "session",
+    }
+    known = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"}
+    params = {name: value for name, value in values.items() if name in known}
+    body = {"json": fill(BODIES[path], names)} if "requestBody" in operation else {}
+    headers = {"X-Foreword-Session": names["session"], "Idempotency-Key": "first"}
+    return client.request(method, where, params=params, headers=headers, **body)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A house in which alice has said something, and others have tokens."""
+    files = {
+        "foreword.yaml": "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\n"
+        "users: {alice: {trust: full}, bob: {trust: familiar}, carol: {trust: full}, dave: {}}\n",
+        "memory/private/diary.md": f"The word is {SECRET}.\n",
+    }
+    with serve_workspace(tmp_path_factory.mktemp("house"), files=files) as served:
+        served.provider.follow(Says(text=f"It is {SECRET}."))
+        with served.ask_as("alice") as client:
+            headers = {"Idempotency-Key": "first"}
+            told = client.post("/api/turns", json={"text": f"Say {SECRET}"}, headers=headers).json()
+        assert told["reply"] == f"It is {SECRET}."
+        served.gateway.listeners.recorder.flush(5)
+        served.names = {"turn": told["turn"], "session": told["session"]}
+        yield served
+
+
+def test_every_route_is_tried():
+    """The document has every route of the application, and everything that takes a body has one here."""
+    app = make_app()
+    paths = {route.path for route in app.state.routes if getattr(route, "include_in_schema", False)}
+    assert paths == set(DOCUMENT["paths"])
+    assert {path for path, method in ROUTES if "requestBody" in DOCUMENT["paths"][path][method]} == set(BODIES)
+
+
+@pytest.mark.parametrize(("user", "route"), list(product(("bob", "dave"), ROUTES)), ids=str)
+def test_nothing_of_the_first(house, user, route):
+    """Whatever names something of another's is answered exactly as if there were no such thing, and tells nothing."""
+    path, method = route
+    made_up = {"turn": "0123456789abcdef0123456789abcdef", "session": "fedcba9876543210fedcba9876543210"}
+    with house.ask_as(user) as client:
+        answer = ask(client, path, method, house.names)
+        missing = ask(client, path, method, made_up)
+    assert answer.status_code == missing.status_code
+    for name in (SECRET, *house.names.values(), "diary"):
+        assert name not in answer.text
+    if path not in OWN or path == "/api/memory/entry":
+        assert answer.status_code == 404, answer.text
+        assert answer.text == missing.text
+
+
+@pytest.mark.parametrize("route", [one for one in ROUTES if one[0] not in OWN], ids=str)
+def test_full_trust_reads_and_does_nothing_else(house, route):
+    """At full trust another's turn can be read, as the log can; nobody acts in another's session or on their turn."""
+    path, method = route
+    with house.ask_as("carol") as client:
+        answer = ask(client, path, method, house.names)
+    readable = method == "get" and path in ("/api/turns/{turn}", "/api/events/{turn}")
+    assert answer.status_code == (200 if readable else 404), answer.text
+    assert readable or SECRET not in answer.text
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=str)
+def test_nobody_without_a_token(house, route):
+    """Without a token no route is reached but those of health."""
+    path, method = route
+    with httpx2.Client(base_url=house.url) as client:
+        answer = ask(client, path, method, house.names)
+    assert answer.status_code == (200 if path in OPEN else 401)
+    assert SECRET not in answer.text
+
+
+def test_the_first_has_it_all(house):
+    """What the others do not find is there."""
+    with house.ask_as("alice") as client:
+        for path in (f"/api/turns/{house.names['turn']}", f"/api/sessions/{house.names['session']}"):
+            assert SECRET in client.get(path).text
+        assert SECRET in client.get("/api/memory/search", params={"query": SECRET}).text
+
+
+def test_demoted(tmp_path):
+    """Who may see less than they did finds neither the turns nor the sessions of that time."""
+    before = (
+        "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\n"
+        "users: {alice: {trust: full}, bob: {trust: inner}}\n"
+    )
+    with serve_workspace(tmp_path, files={"foreword.yaml": before}) as served, served.ask_as("bob") as client:
+        told = client.post("/api/turns", json={"text": "Hi"}).json()
+        (tmp_path / "foreword.yaml").write_text(before.replace("inner", "familiar"))
+        served.workspace.refresh(now=True)
+        assert client.get(f"/api/turns/{told['turn']}").status_code == 404
+        assert client.get(f"/api/sessions/{told['session']}").status_code == 404
+        assert client.post("/api/turns", json={"text": "Hi", "session": told["session"]}).status_code == 404
+        assert client.get("/api/sessions").json() == {"sessions": []}

@@ -1,0 +1,56 @@
+"""The claim that the OpenAPI document is honest: schemathesis, which reads it and tries everything, finds nothing."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from served import serve_workspace
+
+from foreword.gateway.api.app import make_app
+
+SOAK = bool(os.environ.get("FOREWORD_SOAK"))
+# Well-formed and impossible is 422 (a time that is none, a fork behind the end); too long is 413.
+CONFIG = """\
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "401", "404", "409", "422"]
+[checks.negative_data_rejection]
+expected-statuses = ["400", "401", "404", "405", "413", "415", "422"]
+"""
+
+
+def narrow(document):
+    """Name the agents that there are, so that generated requests reach them."""
+    document["components"]["schemas"]["ChatRequest"]["properties"]["model"]["enum"] = ["reid", "ada"]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("user", "phases", "examples"),
+    [("bob", "fuzzing", 4)]
+    if not SOAK
+    else [("bob", "coverage,fuzzing,stateful", 100), ("alice", "coverage,fuzzing,stateful", 100)],
+)
+def test_nothing_is_found(tmp_path, user, phases, examples):
+    """No generated request, good or bad, gets an answer that the document does not announce."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "openapi.json").write_text(json.dumps(narrow(make_app().openapi())))
+    (work / "schemathesis.toml").write_text(CONFIG)
+    command = os.path.join(os.path.dirname(sys.executable), "schemathesis")
+    with serve_workspace(tmp_path / "ws") as served:
+        run = subprocess.run(
+            [
+                *(command, "--config-file", "schemathesis.toml", "run", "openapi.json", "--url", served.url),
+                *("--header", f"Authorization: Bearer {served.make_token(user)}", "--phases", phases),
+                *("--max-examples", str(examples), "--seed", "1", "--generation-database", "none", "--no-color"),
+            ],
+            cwd=work,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    told = "\n".join(line[:300] for line in run.stdout.splitlines())
+    assert run.returncode == 0, told + run.stderr
+    assert "20 passed" in told

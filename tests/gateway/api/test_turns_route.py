@@ -1,0 +1,249 @@
+"""Claims about the gateway's own routes: turns, sessions, explaining, memory, the log, and health."""
+
+import json
+
+import pytest
+from served import FILES, serve_workspace
+
+from foreword.testing import Called, Hangs, Refuses, Says
+
+EVENTS = {"Accept": "text/event-stream"}
+
+
+def read_events(response):
+    """Read server-sent events as names and data."""
+    found = []
+    for block in response.read().decode().split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if lines:
+            found.append((lines["event"], json.loads(lines["data"])))
+    return found
+
+
+def say(client, text="Hello", **more):
+    """Say something and return what came of it."""
+    return client.post("/api/turns", json={"text": text, **more}).json()
+
+
+def test_turn(served):
+    """A message is answered with its turn, its session, what was used, what it cost and what was cached."""
+    served.provider.follow(Says(text="Good morning."))
+    with served.ask_as() as client:
+        answer = client.post("/api/turns", json={"text": "Hello"})
+    assert answer.status_code == 200
+    told = answer.json()
+    assert (told["reply"], told["state"], told["agent"]) == ("Good morning.", "answered", "reid")
+    assert told["tokens"]["input"] > 0
+    assert told["cost_usd"] > 0
+    assert set(told["cache"]) == {"read", "write"}
+    assert told["turn"]
+    assert told["session"]
+
+
+def test_streamed(served):
+    """Where the client accepts events, it hears the turn from its acceptance to its end."""
+    call = Called(name="memory_list", arguments={})
+    served.provider.follow(Says(text="One moment.", calls=(call,)), Says(text="A plum tree."))
+    with served.ask_as() as client, client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
+        events = read_events(answer)
+    names = list(dict.fromkeys(name for name, _ in events))
+    assert names == ["accepted", "words", "tool", "done"]
+    assert [data["state"] for name, data in events if name == "tool"] == ["begun", "done"]
+    assert events[-1][1]["reply"] == "A plum tree."
+    assert events[0][1]["turn"] == events[-1][1]["turn"]
+
+
+def test_queued(served):
+    """A turn that the provider cannot take is 202, with its state, and stays."""
+    served.provider.follow(*(Refuses(status=429) for _ in range(4)))
+    with served.ask_as() as client:
+        answer = client.post("/api/turns", json={"text": "Hi"})
+        told = answer.json()
+        assert (answer.status_code, told["state"], told["finished"]) == (202, "queued", None)
+        assert client.get(f"/api/turns/{told['turn']}").json()["state"] == "queued"
+
+
+def test_queued_stream(served):
+    """In a stream, a turn that is kept for later ends with queued."""
+    served.provider.follow(*(Refuses(status=429) for _ in range(4)))
+    with served.ask_as() as client, client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
+        assert read_events(answer)[-1][0] == "queued"
+
+
+def test_failed(served):
+    """A turn that fails is an error with the words for the person, its turn and its session."""
+    served.provider.follow(Refuses(status=400, message="bad"))
+    with served.ask_as() as client:
+        answer = client.post("/api/turns", json={"text": "Hi"})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (502, "failed")
+    assert error["turn"]
+    assert error["session"]
+
+
+def test_once(served):
+    """Sent twice under one key, a message is one turn; another person's key is another."""
+    served.provider.follow(Says(text="One."), Says(text="Two."))
+    headers = {"Idempotency-Key": "k1"}
+    with served.ask_as() as client, served.ask_as("bob") as other:
+        first, second = (client.post("/api/turns", json={"text": "Hi"}, headers=headers).json() for _ in range(2))
+        third = other.post("/api/turns", json={"text": "Hi"}, headers=headers).json()
+    assert first["turn"] == second["turn"] != third["turn"]
+    assert (first["reply"], third["reply"]) == ("One.", "Two.")
+    assert len(served.provider.requests) == 2
+
+
+def test_recorded(served):
+    """A turn can be looked at again: its state, and exactly what its model was told."""
+    served.provider.follow(Says(text="Yes."))
+    with served.ask_as() as client:
+        turn = say(client)["turn"]
+        shown = client.get(f"/api/turns/{turn}").json()
+    (prompt,) = shown["prompts"]
+    sent = served.provider.requests[0].body
+    assert prompt["schema"] == "foreword/1"
+    assert all(block["text"] in prompt["text"] for block in sent["system"])
+
+
+def test_stopped(tmp_path):
+    """A running turn is stopped, whoever waits is told, and the session can be used afterwards."""
+    with (
+        serve_workspace(tmp_path, Hangs(seconds=30, text="Well"), Says(text="Again.")) as served,
+        served.ask_as() as client,
+        served.ask_as() as other,
+    ):
+        with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
+            lines = answer.iter_lines()
+            while not (line := next(lines)).startswith("data: "):
+                pass
+            told = json.loads(line.removeprefix("data: "))
+            while "words" not in next(lines):
+                pass
+            assert other.delete(f"/api/turns/{told['turn']}").json() == {"turn": told["turn"], "stopped": True}
+            rest = "\n".join(lines)
+        assert "event: error" in rest
+        assert '"code":"stopped"' in rest
+        assert other.delete(f"/api/turns/{told['turn']}").json()["stopped"] is False
+        assert other.get(f"/api/turns/{told['turn']}").json()["state"] == "stopped"
+        assert say(other, session=told["session"])["reply"] == "Again."
+
+
+def test_no_question(served):
+    """Nobody can answer what a turn does not ask."""
+    served.provider.follow(Says(text="Yes."))
+    with served.ask_as() as client:
+        turn = say(client)["turn"]
+        answer = client.post(f"/api/turns/{turn}/answers", json={"question": "q", "allowed": True})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (409, "question")
+
+
+def test_sessions(served):
+    """Sessions are listed, shown with what was said, begun anew, and forked after some of their turns."""
+    served.provider.follow(*(Says(text=f"Answer {number}.") for number in range(4)))
+    with served.ask_as() as client:
+        first = say(client, "A")
+        assert say(client, "B")["session"] == first["session"]
+        begun = client.post("/api/sessions", json={})
+        assert begun.status_code == 201
+        assert say(client, "C")["session"] == begun.json()["session"] != first["session"]
+        fork = client.post(f"/api/sessions/{first['session']}/fork", json={"turns": 1}).json()
+        assert fork["parent"] == first["session"]
+        told = client.get(f"/api/sessions/{fork['session']}").json()["messages"]
+        assert [message["text"] for message in told if message["role"] == "assistant"] == ["Answer 0."]
+        listed = [one["session"] for one in client.get("/api/sessions").json()["sessions"]]
+        assert {fork["session"], first["session"], begun.json()["session"]} == set(listed)
+        assert client.post(f"/api/sessions/{first['session']}/fork", json={"turns": 9}).status_code == 422
+
+
+def test_situation_lowers(served):
+    """A request can lower its situation and see less; it cannot raise it, and an unknown one is public."""
+    with served.ask_as() as client:
+        levels = {}
+        for situation in ("dm", "group", "lobby", "who knows"):
+            told = client.post("/api/explain", json={"text": "Hi", "situation": situation}).json()
+            levels[situation] = told["clearance"]["level"]
+        assert levels == {"dm": "full", "group": "familiar", "lobby": "public", "who knows": "public"}
+        raised = client.post("/api/explain", json={"text": "Hi", "situation": "system"})
+    assert (raised.status_code, raised.json()["error"]["param"]) == (422, "situation")
+
+
+def test_lowered_turn(served):
+    """A turn in a lower situation is another session, and its prompt holds nothing above it."""
+    served.provider.follow(Says(text="Hm."), Says(text="Hm."))
+    with served.ask_as() as client:
+        private, public = say(client), say(client, situation="lobby")
+    assert private["session"] != public["session"]
+    first, second = (str(request.body) for request in served.provider.requests)
+    assert "garden.md" in first
+    assert "Calm and exact" in first
+    assert "garden.md" not in second
+    assert "Calm and exact" not in second
+
+
+def test_explain(served):
+    """What an agent would be told is assembled for the caller, and nothing is sent or kept."""
+    with served.ask_as("bob") as client:
+        told = client.post("/api/explain", json={"text": "What grows?", "agent": "ada"}).json()
+        assert client.get("/api/sessions").json() == {"sessions": []}
+    assert told["clearance"]["level"] == "familiar"
+    assert "garden" not in json.dumps(told)
+    assert told["table"].startswith("clearance: familiar")
+    assert not served.provider.requests
+
+
+def test_memory(served):
+    """Memory is searched, listed and read at the caller's clearance; what is above it is not there."""
+    with served.ask_as() as alice, served.ask_as("bob") as bob:
+        for client, sees in ((alice, True), (bob, False)):
+            passages = client.get("/api/memory/search", params={"query": "plum tree"}).json()["passages"]
+            assert bool(passages) is sees
+            assert ("garden.md" in str(client.get("/api/memory").json())) is sees
+            read = client.get("/api/memory/entry", params={"path": "private/garden.md"})
+            assert read.status_code == (200 if sees else 404)
+        (passage,) = bob.get("/api/memory/search", params={"query": "chess"}).json()["passages"]
+        assert passage["path"] == "social/games.md"
+        nowhere = bob.get("/api/memory/entry", params={"path": "private/nothing.md"})
+        withheld = bob.get("/api/memory/entry", params={"path": "private/garden.md"})
+    assert nowhere.text == withheld.text
+    assert nowhere.status_code == withheld.status_code
+
+
+def test_log(served):
+    """Events and cost are told to whose they are; a turn's own events are its trace."""
+    served.provider.follow(Says(text="Yes."))
+    with served.ask_as("bob") as client:
+        turn = say(client)["turn"]
+        served.gateway.listeners.recorder.flush(5)
+        events = client.get("/api/events", params={"type": "message_received"}).json()["events"]
+        assert [event["trace_id"] for event in events] == [turn]
+        assert {event["user_id"] for event in client.get(f"/api/events/{turn}").json()["events"]} == {"bob"}
+        cost = client.get("/api/cost", params={"by": "session", "since": "3650d"}).json()
+    assert cost["whole"]["turns"] == 1
+    assert cost["whole"]["cost_usd"] > 0
+
+
+@pytest.mark.parametrize("asked", [{"since": "never"}, {"type": "nothing"}, {"since": "1h", "until": "2h"}])
+def test_bad_filters(served, asked):
+    """A filter that means nothing is refused with what is accepted."""
+    with served.ask_as() as client:
+        assert client.get("/api/events", params=asked).status_code == 422
+
+
+def test_health(served):
+    """Health needs no token and tells no fact."""
+    import httpx2
+
+    for path in ("/healthz", "/readyz"):
+        answer = httpx2.get(served.url + path)
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+def test_left(tmp_path):
+    """A person who is taken out of the configuration is refused from then on, also by a turn that runs."""
+    with serve_workspace(tmp_path, Hangs(seconds=0.5), Says(text="Yes.")) as served, served.ask_as("bob") as client:
+        with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
+            next(answer.iter_lines())
+            kept = FILES["foreword.yaml"].replace("  bob: {trust: familiar}\n", "")
+            (tmp_path / "foreword.yaml").write_text(kept)
+            served.workspace.refresh(now=True)
+        assert client.get("/api/sessions").status_code == 401

@@ -1,0 +1,53 @@
+"""In a room every lane hears what the others said, and nothing of what their tools found."""
+
+import asyncio
+
+from house import FILES, open_house, say
+
+from foreword.gateway.message import State
+from foreword.testing import Called, Says
+
+ROOM = {"room": "kitchen", "situation": "group", "channel": "telegram"}
+SOCIAL = {"memory/social/cake.md": "The cake is for Sunday.\n"}
+
+
+def test_lanes(tmp_path, stand_in):
+    """A stranger in a room has a lane of their own, is told what was said, and not what a tool found."""
+    search = Says(calls=(Called(name="memory_search", arguments={"query": "cake"}),))
+    stand_in.follow(search, Says(text="For Sunday."), Says(text="Hello."), Says(text="Yes."))
+
+    async def run():
+        async with open_house(tmp_path, stand_in, files={**FILES, **SOCIAL}) as gateway:
+            bob = await say(gateway, "What is the cake for?", user="bob", **ROOM)
+            stranger = await say(gateway, "Hi all", user="telegram:7", **ROOM)
+            again = await say(gateway, "Thanks", user="bob", **ROOM)
+            return bob, stranger, again
+
+    bob, stranger, again = asyncio.run(run())
+    assert {one.state for one in (bob, stranger, again)} == {State.ANSWERED}
+    assert bob.session == again.session != stranger.session
+    theirs = stand_in.requests[2].body
+    assert "bob, in the room: What is the cake for?" in str(theirs["messages"])
+    assert "For Sunday." in str(theirs["messages"])
+    assert "The cake is for Sunday" not in str(theirs)
+    assert "memory/social" not in str(theirs)
+    mine = str(stand_in.body["messages"])
+    assert mine.count("telegram:7, in the room: Hi all") == 1
+    assert mine.index("What is the cake for?") < mine.index("Hi all") < mine.index("Thanks")
+
+
+def test_one_clearance_one_session(tmp_path, stand_in):
+    """Two people of one clearance in a room share its session; another room does not."""
+    stand_in.choose = lambda _: Says(text="Yes.")
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            alice = await say(gateway, "one", user="alice", **ROOM)
+            bob = await say(gateway, "two", user="bob", **ROOM)
+            other = await say(gateway, "three", user="bob", **{**ROOM, "room": "garden"})
+            private = await say(gateway, "four", user="bob", channel="telegram")
+            return [one.session for one in (alice, bob, other, private)]
+
+    alice, bob, other, private = asyncio.run(run())
+    assert alice == bob
+    assert len({bob, other, private}) == 3

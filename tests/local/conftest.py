@@ -1,0 +1,25 @@
+"""What the tests of the embedded model share."""
+
+import os
+import tempfile
+
+import pytest
+
+from foreword.local.catalogue import find_weights
+from foreword.local.fetch import fetch
+from foreword.local.progress import show_bar
+
+# Outside the folders of one run: the weights are fetched once on a machine, by whichever process comes first.
+WEIGHTS = os.path.join(tempfile.gettempdir(), "foreword-test-weights")
+
+
+@pytest.fixture(scope="session")
+def weights():
+    """The path of the real weights."""
+    return fetch(find_weights("smollm2"), WEIGHTS, show_bar)
+
+
+@pytest.fixture
+def environ(weights):
+    """An environment without any key, in which the weights are there."""
+    return {"FOREWORD_CACHE": os.path.dirname(weights)}

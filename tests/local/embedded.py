@@ -1,0 +1,78 @@
+"""A workspace with a small prompt, and turns of it on the embedded model."""
+
+import json
+import urllib.request
+
+from foreword import Turn
+from foreword.events.event import EventType
+from foreword.events.reader import find_context
+from foreword.events.trace import Trace
+from foreword.runtime.ears import Ears, Words
+from foreword.runtime.history import recount
+from foreword.runtime.loop import Bounds, Loop, Work
+from foreword.runtime.models import open_models
+from foreword.runtime.retrying import Retrying
+from foreword.testing import Heard, Listeners, make_workspace
+
+MODEL = "local:smollm2"
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "local:smollm2"}}
+users: {alice: {trust: full, timezone: UTC}}
+models: {"local:smollm2": {window: 2048}}
+"""
+
+
+class Embedded:
+    """Turns of several sessions on one engine."""
+
+    def __init__(self, folder, environ, longest=8, **files):
+        self.workspace = make_workspace(folder, {"foreword.yaml": CONFIG, "AGENTS.md": "Be brief.\n", **files})
+        self.models = open_models(self.workspace.config, environ)
+        self.heard = Heard()
+        retrying = Retrying(waits=(0.0, 0.0), sleep=self.sleep, chance=lambda: 0.0)
+        bounds = Bounds(max_tokens=longest)
+        self.loop = Loop(self.workspace, self.models, Listeners(recorder=self.heard), bounds=bounds, retrying=retrying)
+        self.histories = {}
+        self.assembly = None
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.models.close()
+
+    async def sleep(self, _seconds):
+        """Do not wait."""
+
+    @property
+    def engine(self):
+        """The engine behind the model."""
+        return self.models._engines[MODEL]
+
+    async def say(self, session, message, first=None):
+        """Run a turn of a session; `first` is called with the first words."""
+        heard = []
+
+        async def hear(delta):
+            if isinstance(delta, Words):
+                heard.append(delta.text)
+                if first and len(heard) == 1:
+                    first()
+
+        history = self.histories.get(session, ())
+        turn = Turn(user="alice", situation="dm", session=session, message=message, history=recount(history))
+        self.assembly = self.workspace.assemble(turn)
+        trace = Trace(self.heard, find_context(self.assembly))
+        with trace.step(EventType.MESSAGE_RECEIVED, length=len(message)) as received:
+            outcome = await self.loop.run(Work(assembly=self.assembly, history=history), received, Ears(delta=hear))
+        self.histories[session] = (*history, *outcome.messages)
+        return outcome
+
+
+def ask(running, path, body=None):
+    """Ask an engine directly."""
+    headers = {"Authorization": f"Bearer {running.key}", "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(running.url + path, data, headers)) as answer:
+        return json.load(answer)

