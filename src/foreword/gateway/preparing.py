@@ -146,7 +146,7 @@ class Preparing:
         except BudgetError as error:
             room = find_room(await self.assemble(replace(bare, message="")))
             raise InputError(
-                f"the message is too long: the model has room for {room:,} tokens beside its prompt"
+                f"the message is too long: the window of the model has room for {room:,} tokens beside its prompt"
             ) from error
 
     async def _fold(self, trace: Trace, claimed: Claimed, past: Sequence[Row], assembly: Assembly) -> Sequence[Row]:
