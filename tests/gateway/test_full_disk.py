@@ -99,6 +99,56 @@ def test_locked_when_a_message_comes(tmp_path, stand_in):
     assert asyncio.run(run()).state is State.ANSWERED
 
 
+def test_waiting_through_a_lock(tmp_path, stand_in):
+    """Who waits for a turn while somebody else holds the state gets its reply all the same."""
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as one, open_house(tmp_path, stand_in) as two:
+            await hurry(two)
+            reply = await say(one, "hello")
+            with hold(tmp_path):
+                waiting = asyncio.create_task(two.wait(reply.turn))
+                await asyncio.sleep(0.2)
+                assert not waiting.done()
+            return await asyncio.wait_for(waiting, 20)
+
+    assert asyncio.run(run()).state is State.ANSWERED
+
+
+class Stumbling:
+    """An inbox whose first looks and renewals fail in a way that nobody has foreseen."""
+
+    def __init__(self, inbox):
+        self._inbox = inbox
+        self.stumbled = 0
+
+    def __getattr__(self, name):
+        return getattr(self._inbox, name)
+
+    async def claim(self, most):
+        """Fail twice."""
+        self.stumbled += 1
+        if self.stumbled < 3:
+            raise ZeroDivisionError
+        return await self._inbox.claim(most)
+
+
+def test_a_look_that_fails(tmp_path, stand_in):
+    """A fault that nobody has foreseen is told in the log, and the gateway looks around again."""
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            gateway._inbox = stumbling = Stumbling(gateway._inbox)
+            turns = [await gateway.accept(Incoming(text=text, user="alice")) for text in ("1", "2")]
+            replies = [await asyncio.wait_for(gateway.wait(one.turn), 20) for one in turns]
+            return replies, stumbling.stumbled
+
+    replies, stumbled = asyncio.run(run())
+    assert [reply.state for reply in replies] == [State.ANSWERED] * 2
+    assert stumbled >= 3
+    assert ("channel_error", "error") in [row[:2] for row in read_log(tmp_path)]
+
+
 def test_full_when_a_turn_ends(tmp_path, stand_in):
     """What came of a turn is told at once where it cannot be written, and it is written when there is room."""
     stand_in.follow(CALL, Says(text="So it is."))
