@@ -30,7 +30,7 @@ from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
 from foreword.gateway.outbox import Outbox
-from foreword.gateway.replies import find_reply
+from foreword.gateway.replies import find_reply, make_reply
 from foreword.gateway.running import Running
 from foreword.gateway.session import Session
 from foreword.gateway.sessions import Sessions
@@ -266,19 +266,7 @@ class Gateway:
 
     def set_aside(self, claimed: Claimed, ending: Ending) -> None:
         """Let nobody wait for a disk that takes nothing: what came of the turn is known here."""
-        self._aside[claimed.turn] = Reply(
-            turn=claimed.turn,
-            session=claimed.session.id,
-            agent=claimed.session.lane.agent,
-            user=claimed.incoming.user,
-            state=ending.state,
-            text=ending.text,
-            received=claimed.received,
-            finished=ending.now,
-            usage=ending.spent.usage,
-            cost_usd=ending.spent.cost_usd,
-            prompt_hash=ending.prompt_hash,
-        )
+        self._aside[claimed.turn] = make_reply(claimed, ending)
         self._known[claimed.turn].broadcast.end()
 
     async def _look_around(self) -> None:
