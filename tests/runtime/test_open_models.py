@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -111,14 +110,12 @@ def test_late():
     assert loaded.isdisjoint({"pydantic_ai", "pydantic", "anthropic", "openai", "google", "httpx2"})
 
 
-def test_at_once():
-    """Many who look for one model at the same time open it once, so that no connection of another is left behind."""
-    models, together = Models({}, KEYS), threading.Barrier(8)
-
-    def find(_):
-        together.wait(30)
-        return models.find("anthropic:claude-sonnet-5")
-
-    with ThreadPoolExecutor(8) as threads:
-        assert len(set(map(id, threads.map(find, range(8))))) == 1
+def test_opened_once_by_many_at_once():
+    """Turns that begin at the same moment, in several threads, share one model and one pool of connections."""
+    models = Models({}, KEYS)
+    names = [f"{provider}:some-model" for provider in ("anthropic", "openai", "google")]
+    with ThreadPoolExecutor(16) as threads:
+        opened = list(threads.map(models.find, names * 16))
+    assert len({id(one) for one in opened}) == len(names)
+    assert len({id(one.model.client._client) for one in opened if one.shape != "gemini"}) == 1
     asyncio.run(models.close())

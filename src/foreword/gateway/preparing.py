@@ -93,9 +93,7 @@ class Preparing:
         try:
             assembly = await self.assemble(turn)
         except BudgetError:  # what was said may leave too little; without it there is room, or nothing helps
-            if not past:
-                raise
-            assembly = await self.assemble(replace(turn, history=()))
+            assembly = await self._assemble_bare(turn)
             fold = True
         if assembly.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
             raise Changed(CHANGED)
@@ -147,6 +145,17 @@ class Preparing:
     def close(self) -> None:
         """Let go of the thread."""
         self._bench.shutdown()
+
+    async def _assemble_bare(self, turn: Turn) -> Assembly:
+        """Assemble a turn without what was said before; where that does not fit either, the message may be why."""
+        bare = replace(turn, history=())
+        try:
+            return await self.assemble(bare)
+        except BudgetError as error:
+            room = find_room(await self.assemble(replace(bare, message="")))
+            raise InputError(
+                f"the message is too long: the window of the model has room for {room:,} tokens beside its prompt"
+            ) from error
 
     async def _fold(self, trace: Trace, claimed: Claimed, past: Sequence[Row], assembly: Assembly) -> Sequence[Row]:
         """Fold the oldest turns, and tell it."""

@@ -23,6 +23,7 @@ from foreword.store.plans import add_plan
 from foreword.turn import Message
 
 LEASE = timedelta(seconds=30)
+UNREADABLE = "What was kept of this message cannot be read any more. Please send it again."
 MINE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"
 CLAIMED = (
     "turns.id, turns.text, turns.request, turns.attempt, turns.place, turns.received, turns.taken, turns.usage,"
@@ -110,7 +111,18 @@ class SqliteInbox:
         moment = now.timestamp()
         until = (now + self._lease).timestamp()
         got = state.execute(CLAIM, (self._owner, until, moment, moment, self._owner, dead, most)).fetchall()
-        return [get_claimed(state, turn) for (turn,) in got]
+        return [claimed for (turn,) in got if (claimed := self._get_sound(state, turn))]
+
+    def _get_sound(self, state: sqlite3.Connection, turn: str) -> Claimed | None:
+        """Get a turn that was claimed; one whose row cannot be read is ended, lest it hold up all others."""
+        try:
+            return get_claimed(state, turn)
+        except (ValueError, TypeError, KeyError):
+            state.execute(
+                "UPDATE turns SET state = 'failed', reply = ?, finished = ? WHERE id = ?",
+                (UNREADABLE, write_moment(self._clock()), turn),
+            )
+            return None
 
     async def keep(self, claimed: Claimed, messages: Messages) -> None:
         """Keep the turn's own messages after a step."""

@@ -64,10 +64,11 @@ class Models:
 
     def find(self, name: str) -> Opened:
         """Find a model by `provider:model`, or say what is missing."""
-        with self._opening:
-            if name not in self._models:
-                self._models[name] = self._open(name)
-            return self._models[name]
+        if name not in self._models:
+            with self._opening:  # turns that begin at once ask from several threads, and a model is opened once
+                if name not in self._models:
+                    self._models[name] = self._open(name)
+        return self._models[name]
 
     async def start(self, name: str) -> Opened:
         """Find a model and have it up before anybody waits for its first word: imported, fetched and loaded."""
