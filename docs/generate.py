@@ -13,7 +13,7 @@ from foreword.cli.parser import COMMANDS, DESCRIPTION, EXAMPLES, Parser, load, m
 from foreword.config import Config
 from foreword.config.jsonschema import describe
 from foreword.gateway.api.app import make_app
-from foreword.turn import Toolset
+from foreword.turn import Tool, Toolset
 
 CODES = """\
 Exit codes: 0 done; 1 an error was found by `lint` or `doctor`, or the required slots do not fit the budget; 2 bad
@@ -36,6 +36,11 @@ def render() -> dict[str, str]:
     }
 
 
+def tell_change(tool: Tool) -> str:
+    """Tell whether a tool changes something, and whether a person is asked."""
+    return ("yes" if tool.confirm else "yes, unasked") if tool.changes else ""
+
+
 def render_tools() -> str:
     """Render the table of all tools into the page about them."""
     with open(os.path.join(FOLDER, "tools.md"), encoding="utf-8") as file:
@@ -43,7 +48,7 @@ def render_tools() -> str:
     sets = [value for value in vars(tools).values() if isinstance(value, Toolset)]
     known = {tool.name: tool for one in sets for tool in one.tools}
     rows = [
-        f"| `{name}` | {tool.description} | {tool.trust} | {'yes' if tool.changes else ''} | {tool.seconds or 60:g} s |"
+        f"| `{name}` | {tool.description} | {tool.trust} | {tell_change(tool)} | {tool.seconds or 60:g} s |"
         for name, tool in sorted(known.items())
     ]
     table = "\n".join(["| tool | does | least trust | changes | time |", "|---|---|---|---|---|", *rows])

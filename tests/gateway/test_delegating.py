@@ -58,3 +58,38 @@ def test_no_such_agent(tmp_path, stand_in):
 
     assert asyncio.run(run()).text == "I could not."
     assert "unknown agent" in str(stand_in.body["messages"][-1])
+
+
+def list_tools(request):
+    """List the names of the tools that a request has."""
+    return {tool.get("name") or tool["function"]["name"] for tool in request.body.get("tools", ())}
+
+
+def test_changes_nothing(tmp_path, stand_in):
+    """It has no tool that writes: no memory, no instructions, no file, and not the tasks of who asked."""
+    stand_in.follow(asks("Count."), Says(text="Forty."), Says(text="Forty."))
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            return await say(gateway, "How many?")
+
+    asyncio.run(run())
+    writing = {"save_memory", "forget_memory", "update_instructions", "task_write"}
+    assert writing <= list_tools(stand_in.requests[0])
+    assert not writing & list_tools(stand_in.requests[1])
+
+
+def test_another_agents_tools(tmp_path, stand_in):
+    """Another agent works with its own tools, in its own directories, and not with those of who asked."""
+    stand_in.follow(asks("Look.", agent="ada"), Says(text="Seen."), Says(text="Seen."))
+    given = "ada: {directories: [notes], "
+    files = {**FILES, "foreword.yaml": FILES["foreword.yaml"].replace("ada: {", given), "notes/a.md": "Forty.\n"}
+
+    async def run():
+        async with open_house(tmp_path, stand_in, files=files) as gateway:
+            return await say(gateway, "What is there?")
+
+    assert asyncio.run(run()).text == "Seen."
+    assert "read_file" not in list_tools(stand_in.requests[0])
+    assert "read_file" in list_tools(stand_in.requests[1])
+    assert "write_file" not in list_tools(stand_in.requests[1])

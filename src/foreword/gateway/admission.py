@@ -30,7 +30,7 @@ class Admitted:
 
 def admit(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: datetime) -> Admitted:
     """Find the session of a message, or begin one."""
-    if incoming.key and (known := find_repeated(state, incoming)):
+    if incoming.key and (known := find_repeated(state, incoming, lane)):
         return known
     if incoming.session:
         return Admitted(session=find_named(state, incoming.session, lane))
@@ -50,11 +50,13 @@ def write_key(incoming: Incoming) -> str | None:
     return f"{incoming.channel}\x00{incoming.room}\x00{incoming.user}\x00{incoming.key}"
 
 
-def find_repeated(state: sqlite3.Connection, incoming: Incoming) -> Admitted | None:
-    """Find the turn that a message became when it was delivered before."""
+def find_repeated(state: sqlite3.Connection, incoming: Incoming, lane: Lane) -> Admitted | None:
+    """Find the turn that a message became when it was delivered before; one above the clearance of now is not told."""
     asked = "SELECT id, session_id FROM turns WHERE key = ?"
     row = state.execute(asked, (write_key(incoming),)).fetchone()
     session = get_session(state, row[1]) if row else None
+    if session and session.lane.clearance > lane.clearance:
+        raise NotFound("turn")
     return Admitted(session=session, turn=row[0]) if session else None
 
 

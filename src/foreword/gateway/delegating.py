@@ -1,27 +1,39 @@
 """Delegation: a piece of work for a subagent, with the minimal prompt, the asker's clearance and nothing of the past.
 
-What it does stands below the call in the trace, and its cost is part of the turn's. It has no tool that changes
-something, and none to delegate further.
+What it does stands below the call in the trace, and its cost is part of the turn's. It has the tools of the agent that
+it is, but none that changes something, the list of the asker's tasks among it, and none to delegate further.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName
 from foreword.events.event import Usage
+from foreword.frozen import frozen
 from foreword.runtime.acting import HERE
 from foreword.runtime.failing import ToolFailed
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End
-from foreword.tools import DELEGATE, Answer
-from foreword.turn import Toolset, Turn
+from foreword.runtime.toolbox import Toolbox
+from foreword.tools import DELEGATE, TASKS, Answer
+from foreword.turn import Extension, Toolset, Turn
 from foreword.words import Mode
 from foreword.workspace import Workspace
 
 BESIDE: ContextVar[list[tuple[Usage, float | None]]] = ContextVar("beside")
 """What the subagents of the turn under way have used."""
+
+
+@frozen
+class Means:
+    """What subagents are run with."""
+
+    loop: Loop
+    toolbox: Toolbox
+    assemble: Callable[[Turn], Awaitable[Assembly]]
 
 
 class Delegating:
@@ -30,8 +42,8 @@ class Delegating:
     def __init__(self, workspace: Workspace, choose: Callable[[str], Awaitable[str]]) -> None:
         self._workspace = workspace
         self._choose = choose
-        self.loop: Loop | None = None
-        """The loop that runs them; set once it is made, since it runs this tool, too."""
+        self.means: Means | None = None
+        """What runs them; set once it is made, since it runs this tool, too."""
 
     async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Answer:
         """Have a subagent do a piece of work, and return its report."""
@@ -41,21 +53,27 @@ class Delegating:
             raise InputError("say what is to be done")
         if agent not in agents:
             raise UnknownName("agent", agent, agents)
-        if self.loop is None or HERE.get(None) is None:
+        means = self.means
+        if means is None or HERE.get(None) is None:
             raise InputError(f"{name} works within a turn only")
-        model = await self._choose(agent)
-        sub = self._workspace.assemble(make_subturn(assembly, agent, task, model))
-        outcome = await self.loop.run(Work(assembly=sub), HERE.get())
+        turn = replace(make_subturn(assembly, agent, task), model=await self._choose(agent))
+        sub = await means.assemble(equip(turn, *await means.toolbox.find(agent)))
+        outcome = await means.loop.run(Work(assembly=sub), HERE.get())
         BESIDE.get([]).append((outcome.usage, outcome.cost_usd))
         if outcome.end is not End.ANSWERED:
             raise ToolFailed(f"the helper came to no end: {outcome.text}")
         return Answer(text=outcome.text, tokens=assembly.terms.meter.count(outcome.text))
 
 
-def make_subturn(assembly: Assembly, agent: str, task: str, model: str) -> Turn:
+def equip(turn: Turn, tools: Toolset, extensions: tuple[Extension, ...]) -> Turn:
+    """Give a subagent the tools of its agent, as far as they change nothing."""
+    harmless = [tool for tool in tools.tools if not tool.changes and tool.name not in TASKS and tool.name != DELEGATE]
+    return replace(turn, tools=Toolset(harmless), extensions=extensions)
+
+
+def make_subturn(assembly: Assembly, agent: str, task: str) -> Turn:
     """Make the turn of a subagent: the same person in the same place, and nothing of what was said."""
     turn = assembly.turn
-    harmless = [tool for tool in assembly.terms.tools.tools if not tool.changes and tool.name != DELEGATE]
     return Turn(
         agent=agent,
         user=turn.user,
@@ -64,9 +82,6 @@ def make_subturn(assembly: Assembly, agent: str, task: str, model: str) -> Turn:
         situation=turn.situation,
         session=turn.session,
         message=task,
-        tools=Toolset.in_order(harmless),
-        extensions=turn.extensions,
         mode=Mode.MINIMAL,
-        model=model,
         now=turn.now,
     )

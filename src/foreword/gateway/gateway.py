@@ -213,6 +213,8 @@ class Gateway:
         running = self._known.get(turn)
         if running and running.stop():
             await running.broadcast.ended.wait()
+            with suppress(sqlite3.Error):
+                return (await self._find(turn)).state is State.STOPPED  # it may have come to its end before
             return True
         before = await self.find(turn)
         if before is None or before.state.ended:

@@ -10,7 +10,7 @@ from typing import TextIO
 from foreword.events.listening import listen
 from foreword.frozen import frozen
 from foreword.gateway.choices import Choices
-from foreword.gateway.delegating import Delegating
+from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
 from foreword.gateway.gateway import USUAL as RHYTHM
 from foreword.gateway.gateway import Gateway, Rhythm
@@ -77,8 +77,8 @@ async def open_gateway(
         toolbox = Toolbox(workspace, servers, further)
         equipping = Equipping(choices, toolbox, writer)
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
-        delegating.loop = loop
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
+        delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
         gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)

@@ -57,7 +57,7 @@ class SqliteInbox:
 
     def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
         incoming, session = arrival.incoming, arrival.session
-        if incoming.key and (known := find_repeated(state, incoming)):
+        if incoming.key and (known := find_repeated(state, incoming, session.lane)):
             return Accepted(turn=known.turn, session=known.session.id, repeated=True)
         first = state.execute(
             "SELECT state, due FROM turns WHERE session_id = ? AND finished IS NULL ORDER BY number LIMIT 1",

@@ -83,7 +83,7 @@ class Working:
         """Work on a turn to its end, or as far as it goes now; a process that ends leaves it to the next one."""
         steps = Steps(claimed, self._inbox, ears)
         if stopped():  # before it began
-            return await self._write(trace, claimed, self._stop(trace, claimed, steps))
+            return await self._settle(trace, claimed, self._stop(trace, claimed, steps))
         try:
             ending = await self._answer(trace, claimed, steps)
         except asyncio.CancelledError as error:
@@ -94,6 +94,18 @@ class Working:
             raise
         except Exception as error:  # noqa: BLE001 - whatever happens, the person is answered
             ending = self._fail(trace, claimed, steps, error)
+        late = not stopped()
+        settling = asyncio.ensure_future(self._settle(trace, claimed, ending))
+        try:
+            return await asyncio.shield(settling)
+        except asyncio.CancelledError:
+            if late and stopped():  # it had come to its end before, and that is what is written
+                return await settling
+            settling.cancel()
+            raise
+
+    async def _settle(self, trace: Trace, claimed: Claimed, ending: Ending) -> Ending:
+        """Write down what came of a turn, or at least that it failed."""
         try:
             return await self._write(trace, claimed, ending)
         except LeaseLost:

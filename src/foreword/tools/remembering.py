@@ -1,6 +1,7 @@
 """Memory tools: search, list, save, read and forget, each within the clearance of its turn."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from foreword.assembly import Assembly
@@ -37,6 +38,11 @@ def make_tool(name: str, description: str, needed: tuple[str, ...], **properties
     )
 
 
+def make_writer(name: str, description: str, needed: tuple[str, ...], **properties: Mapping[str, Any]) -> Tool:
+    """Make a memory tool that writes: nobody is asked, since it reaches what was saved for this person alone."""
+    return replace(make_tool(name, description, needed, **properties), changes=True, confirm=False)
+
+
 REMEMBERING = Toolset(
     [
         make_tool(
@@ -48,7 +54,7 @@ REMEMBERING = Toolset(
             store=STORE,
         ),
         make_tool("memory_list", "List what is in memory, each with its price.", (), store=STORE),
-        make_tool(
+        make_writer(
             "save_memory",
             "Keep a fact or a note for another time. Say in it who said so.",
             ("text",),
@@ -56,7 +62,7 @@ REMEMBERING = Toolset(
             store={**TEXT, "description": "Where more people may see it; a person has to confirm that."},
         ),
         make_tool("read_memory", "Show what was saved for this person, and their standing instructions, whole.", ()),
-        make_tool(
+        make_writer(
             "forget_memory",
             "Remove an entry that was saved for this person.",
             ("path",),

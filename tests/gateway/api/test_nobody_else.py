@@ -131,9 +131,12 @@ def test_demoted(tmp_path):
         "users: {alice: {trust: full}, bob: {trust: inner}}\n"
     )
     with serve_workspace(tmp_path, files={"foreword.yaml": before}) as served, served.ask_as("bob") as client:
-        told = client.post("/api/turns", json={"text": "Hi"}).json()
+        key = {"Idempotency-Key": "once"}
+        told = client.post("/api/turns", json={"text": "Hi"}, headers=key).json()
         (tmp_path / "foreword.yaml").write_text(before.replace("inner", "familiar"))
         served.workspace.refresh(now=True)
+        assert client.post("/api/turns", json={"text": "Hi"}, headers=key).status_code == 404
+        assert client.delete(f"/api/turns/{told['turn']}").status_code == 404
         assert client.get(f"/api/turns/{told['turn']}").status_code == 404
         assert client.get(f"/api/sessions/{told['session']}").status_code == 404
         assert client.post("/api/turns", json={"text": "Hi", "session": told["session"]}).status_code == 404

@@ -93,6 +93,18 @@ def test_once(served):
     assert len(served.provider.requests) == 2
 
 
+def test_once_and_lower(served):
+    """The key of a private turn finds nothing in a lower situation, and the message is not sent a second time."""
+    served.provider.follow(Says(text="Under the plum tree."))
+    headers = {"Idempotency-Key": "k1"}
+    with served.ask_as() as client:
+        client.post("/api/turns", json={"text": "Where?"}, headers=headers)
+        lower = client.post("/api/turns", json={"text": "Where?", "situation": "lobby"}, headers=headers)
+    assert lower.status_code == 404
+    assert "plum" not in lower.text
+    assert len(served.provider.requests) == 1
+
+
 def test_recorded(served):
     """A turn can be looked at again: its state, and exactly what its model was told."""
     served.provider.follow(Says(text="Yes."))

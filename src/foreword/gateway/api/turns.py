@@ -138,12 +138,8 @@ def describe(reply: Reply) -> dict[str, Any]:
 @router.get("/{turn}", operation_id="showTurn", responses=answers())
 async def show(turn: Turn, desk: AtDesk) -> RecordedTurn:
     """Show a turn: how far it is, and what its model was told; one's own, or any at full trust."""
-    reply = await desk.gateway.find(turn)
-    clearance = desk.find_clearance()
-    if reply is None or (reply.user != desk.user and clearance is not Trust.FULL):
-        raise missing("turn")
-    session = await desk.gateway.sessions.find(reply.session)
-    if session is None or session.lane.clearance > clearance:
+    reply = await find_open(desk, turn)
+    if reply.user != desk.user and desk.find_clearance() is not Trust.FULL:
         raise missing("turn")
     sent = await find_sent(desk, reply)
     return RecordedTurn(**describe(reply), prompts=[sent.to_dict()] if sent else [])
@@ -163,10 +159,19 @@ async def find_sent(desk: Desk, reply: Reply) -> Sent | None:
     return await desk.ask(find)
 
 
+async def find_open(desk: Desk, turn: str) -> Reply:
+    """Find a turn that was not held above what this person may see now, whoever's it is."""
+    reply = await desk.gateway.find(turn)
+    session = await desk.gateway.sessions.find(reply.session) if reply else None
+    if reply is None or session is None or session.lane.clearance > desk.find_clearance():
+        raise missing("turn")
+    return reply
+
+
 async def find_own(desk: Desk, turn: str) -> Reply:
     """Find a turn that this person may act on: their own, and nobody else's at any trust."""
-    reply = await desk.gateway.find(turn)
-    if reply is None or reply.user != desk.user:
+    reply = await find_open(desk, turn)
+    if reply.user != desk.user:
         raise missing("turn")
     return reply
 
