@@ -29,6 +29,8 @@ from foreword.workspace import Workspace
 
 CHANGED = "What you may see here has changed since you wrote, so this is not answered. Please write again."
 
+TOO_LONG = "the message is too long: {:,} tokens, and the model has room for {:,} beside its prompt and its answer"
+
 
 class Changed(InputError):
     """What a person may see has changed since they wrote; a session keeps its clearance for life."""
@@ -86,6 +88,7 @@ class Preparing:
         incoming = claimed.incoming
         past = await self._writer.do(lambda state: recall_past(state, claimed))
         equipment = await self._equips.equip(claimed)
+        self._check_length(incoming.text, equipment.model)
         turn = make_turn(claimed, equipment, past, self.now())
         try:
             assembly = await self.assemble(turn)
@@ -97,13 +100,18 @@ class Preparing:
         trace.context = find_context(assembly)
         room, message = find_room(assembly), assembly.terms.meter.count(incoming.text)
         if message > room:
-            raise InputError(
-                f"the message is too long: {message:,} tokens, and the model has room for {room:,} beside its prompt"
-            )
+            raise InputError(TOO_LONG.format(message, room))
         if past and (fold or is_full(past, message, room)):
             past = await self._fold(trace, claimed, past, assembly)
             assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
         return Prepared(assembly=assembly, history=join(past))
+
+    def _check_length(self, text: str, model: str) -> None:
+        """Refuse a message that no prompt of this model leaves room for, in words about the message."""
+        meter = self._workspace.ground.measure(model)
+        message, room = meter.count(text), meter.facts.window * 3 // 4
+        if message > room:
+            raise InputError(TOO_LONG.format(message, room))
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""

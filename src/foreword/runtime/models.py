@@ -5,9 +5,9 @@ The libraries are imported when the first model is opened: that takes a second o
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from foreword.config.environment import Secrets
@@ -58,9 +58,9 @@ class Models:
         self._silence = silence
         self._overrides = overrides or {}
         self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._opening = Lock()  # the first turns of many sessions may look for one model at once, each in a thread
         self._models: dict[str, Opened] = {}
         self._engines: dict[str, Engine] = {}
-        self._opening = threading.Lock()
 
     def find(self, name: str) -> Opened:
         """Find a model by `provider:model`, or say what is missing."""
