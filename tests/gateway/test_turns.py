@@ -155,6 +155,28 @@ def test_stopping_at_once(tmp_path, stand_in):
     assert "stopped" in [facts.get("outcome") for kind, _, _, facts in read_log(tmp_path) if kind == "turn_completed"]
 
 
+def test_stopping_as_it_begins(tmp_path, stand_in):
+    """A turn that is stopped between its claim and its first step ends like any other, and so does whoever stops it."""
+    stand_in.follow(PRESS, Says(text="first"), Says(text="third"))
+
+    async def run():
+        button = Button()
+        button.gate.clear()
+        async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
+            first, second = [await gateway.accept(Incoming(text=text, user="alice")) for text in ("1", "2")]
+            await until(lambda: button.pressed)
+            button.gate.set()
+            while gateway._known[second.turn].task is None:  # noqa: ASYNC110 - the very next moment counts
+                await asyncio.sleep(0)
+            async with asyncio.timeout(20):
+                assert await gateway.stop(second.turn)
+                return [await gateway.wait(one.turn) for one in (first, second)], await say(gateway, "3")
+
+    (first, second), third = asyncio.run(run())
+    assert (first.text, second.state, third.text) == ("first", State.STOPPED, "third")
+    assert stand_in.requests[-1].refused == ""
+
+
 def test_stopping_one_that_waits(tmp_path, stand_in):
     """A turn that waits behind another is stopped without a call; the one before and the one after are answered."""
     stand_in.follow(PRESS, Says(text="first"), Says(text="third"))
