@@ -1,7 +1,10 @@
 """A house with a gateway: a workspace, a stand-in provider behind it, and what its tests ask of them."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import json
+import os
+import sqlite3
+from contextlib import asynccontextmanager, closing, contextmanager
 
 from foreword.gateway.gateway import Rhythm
 from foreword.gateway.message import Incoming
@@ -60,3 +63,28 @@ async def end(gateway, turn):
         if reply.state.ended:
             return reply
         await asyncio.sleep(0.01)
+
+
+def read_log(folder):
+    """Read the log of a house whose gateway has closed: type, level, error and facts of each event, in order."""
+    with closing(sqlite3.connect(os.path.join(folder, ".foreword", "events.sqlite"))) as log:
+        rows = log.execute("SELECT event_type, level, error, metadata FROM events ORDER BY id").fetchall()
+    return [(kind, level, error or "", json.loads(facts or "{}")) for kind, level, error, facts in rows]
+
+
+@contextmanager
+def open_rows(folder):
+    """Look into the state of a house."""
+    with closing(sqlite3.connect(os.path.join(folder, ".foreword", "state.sqlite"), isolation_level=None)) as state:
+        yield state
+
+
+async def until(happens):
+    """Wait for something that happens in another thread or task."""
+    while not happens():  # noqa: ASYNC110 - what is waited for says nothing
+        await asyncio.sleep(0.005)
+
+
+def read_roles(body):
+    """Read who speaks in a request, one after the other."""
+    return [message["role"] for message in body["messages"]]

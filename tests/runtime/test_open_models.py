@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -107,3 +108,14 @@ def test_late():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert loaded.isdisjoint({"pydantic_ai", "pydantic", "anthropic", "openai", "google", "httpx2"})
+
+
+def test_opened_once_by_many_at_once():
+    """Turns that begin at the same moment, in several threads, share one model and one pool of connections."""
+    models = Models({}, KEYS)
+    names = [f"{provider}:some-model" for provider in ("anthropic", "openai", "google")]
+    with ThreadPoolExecutor(16) as threads:
+        opened = list(threads.map(models.find, names * 16))
+    assert len({id(one) for one in opened}) == len(names)
+    assert len({id(one.model.client._client) for one in opened if one.shape != "gemini"}) == 1
+    asyncio.run(models.close())

@@ -11,17 +11,17 @@ A message is durable when `accept` returns. One turn of a session runs at a time
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
 from foreword.assembly import Assembly
 from foreword.errors import ForewordError
-from foreword.events.event import NOWHERE, EventType, Level
+from foreword.events.event import NOBODY, NOWHERE, EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.reloads import Reloads
-from foreword.events.trace import Timepiece, Trace
+from foreword.events.trace import Timepiece, Trace, describe_error
 from foreword.frozen import frozen
 from foreword.gateway.admission import admit, find_named, summarise_before
 from foreword.gateway.belonging import find_context
@@ -30,7 +30,7 @@ from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
 from foreword.gateway.outbox import Outbox
-from foreword.gateway.replies import find_reply
+from foreword.gateway.replies import find_reply, make_reply
 from foreword.gateway.running import Running
 from foreword.gateway.session import Session
 from foreword.gateway.sessions import Sessions
@@ -176,7 +176,13 @@ class Gateway:
             running = self._known.get(turn)
             if running:
                 await running.broadcast.ended.wait()
-            reply = await self._find(turn)
+            try:
+                reply = await self._find(turn)
+            except sqlite3.Error:  # somebody holds the state; who waits can wait a little longer
+                if self._closing:
+                    raise
+                await asyncio.sleep(ELSEWHERE)
+                continue
             if reply.state.ended or reply.state is State.QUEUED or self._closing:
                 return reply
             if turn not in self._known:
@@ -262,19 +268,7 @@ class Gateway:
 
     def set_aside(self, claimed: Claimed, ending: Ending) -> None:
         """Let nobody wait for a disk that takes nothing: what came of the turn is known here."""
-        self._aside[claimed.turn] = Reply(
-            turn=claimed.turn,
-            session=claimed.session.id,
-            agent=claimed.session.lane.agent,
-            user=claimed.incoming.user,
-            state=ending.state,
-            text=ending.text,
-            received=claimed.received,
-            finished=ending.now,
-            usage=ending.spent.usage,
-            cost_usd=ending.spent.cost_usd,
-            prompt_hash=ending.prompt_hash,
-        )
+        self._aside[claimed.turn] = make_reply(claimed, ending)
         self._known[claimed.turn].broadcast.end()
 
     async def _look_around(self) -> None:
@@ -285,35 +279,45 @@ class Gateway:
             self._wake.clear()
             if self._closing:
                 return
-            self._look_at_config()
-            room = self._rhythm.most - len(self._known)
-            with suppress(sqlite3.Error):  # a disk that is full or busy now is looked at again
-                for claimed in await self._inbox.claim(max(1, room)):
-                    self._start(claimed)
+            await self._try(self._claim())
+
+    async def _claim(self) -> None:
+        self._look_at_config()
+        room = self._rhythm.most - len(self._known)
+        for claimed in await self._inbox.claim(max(1, room)):
+            self._start(claimed)
+
+    async def _try(self, what: Awaitable[None]) -> None:
+        """Do what is done again soon: a disk that is full or busy now is looked at again, and other faults are told."""
+        try:
+            await what
+        except sqlite3.Error:
+            pass
+        except Exception as error:  # noqa: BLE001 - a gateway that looks around no more would answer nobody
+            trace = Trace(self.listeners.recorder, NOBODY, self._timepiece)
+            trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
 
     async def _deliver(self, outbox: Outbox) -> None:
         """Deliver replies as soon as there are any."""
         last = False
-        while not last:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
-            self._ended.clear()
-            last = self._closing and not any(running.task for running in self._known.values())
-            with suppress(sqlite3.Error):
-                while await outbox.deliver():
-                    pass
+        async with asyncio.TaskGroup() as rounds:  # one that hangs holds up nobody at another address
+            while not last:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
+                self._ended.clear()
+                last = self._closing and not any(running.task for running in self._known.values())
+                rounds.create_task(self._try(deliver_all(outbox)))
 
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._rhythm.renew)
-            with suppress(sqlite3.Error):
-                for turn in await self._inbox.renew():
-                    if running := self._known.get(turn):
-                        running.stop()
-                await self._look_elsewhere()
+            await self._try(self._renew_all())
 
-    async def _look_elsewhere(self) -> None:
-        """Let nobody wait here for a turn that another process has taken, once it has ended there."""
+    async def _renew_all(self) -> None:
+        """Renew what is ours, stop what somebody wants stopped, and let nobody wait for what has ended elsewhere."""
+        for turn in await self._inbox.renew():
+            if running := self._known.get(turn):
+                running.stop()
         waiting = [turn for turn, running in self._known.items() if running.task is None]
         for turn in waiting:
             reply, running = await self.find(turn), self._known.get(turn)
@@ -370,3 +374,9 @@ class Gateway:
         if reply is None:
             raise NotFound("turn")
         return reply
+
+
+async def deliver_all(outbox: Outbox) -> None:
+    """Deliver until nothing is due."""
+    while await outbox.deliver():
+        pass

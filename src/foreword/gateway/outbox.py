@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from foreword.errors import ForewordError
-from foreword.events.event import EventType
+from foreword.events.event import EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.trace import Timepiece, Trace
 from foreword.frozen import frozen
@@ -35,6 +35,7 @@ WAITS = (
 )  # seconds before a failed delivery is tried again, the last ones for ever
 LONGEST = 30.0  # seconds that a delivery may take
 DISK = 1.0  # seconds after which is written again what a full or busy disk did not take
+LOST = "the reply was on its way when its process ended; nobody knows whether it arrived, and it is not sent again"
 MOST = 64  # deliveries at once
 
 
@@ -96,14 +97,16 @@ class Outbox:
 
     async def deliver(self) -> int:
         """Deliver what is due; return how many replies were tried."""
-        parcels = await self._writer.do(self._claim)
+        parcels, lost = await self._writer.seal(self._claim)
+        for claimed in lost:
+            self._make_trace(claimed).tell(EventType.CHANNEL_ERROR, level=Level.ERROR, error=LOST)
         await asyncio.gather(*(self._deliver(parcel) for parcel in parcels))
         return len(parcels)
 
-    def _claim(self, state: sqlite3.Connection) -> Sequence[Parcel]:
-        """Claim the first reply of each address that is due."""
+    def _claim(self, state: sqlite3.Connection) -> tuple[Sequence[Parcel], Sequence[Claimed]]:
+        """Claim the first reply of each address that is due; return also the turns whose reply is uncertain now."""
         now = self._clock()
-        self._take_over(state, now)
+        lost = self._take_over(state, now)
         got = state.execute(
             "UPDATE outbox SET state = 'sending', attempt = attempt + 1, lease_owner = ?, lease_until = ?"
             " WHERE id IN (SELECT id FROM outbox AS mine WHERE state = 'pending' AND due <= ?"
@@ -113,27 +116,35 @@ class Outbox:
             " RETURNING id, turn_id, text, attempt",
             (self._owner, (now + LEASE).timestamp(), now.timestamp(), json.dumps(list(self._channels)), MOST),
         ).fetchall()
-        return [
+        parcels = [
             Parcel(number=number, claimed=get_claimed(state, turn), text=text, attempt=attempt)
-            for number, turn, text, attempt in got
+            for number, turn, text, attempt in sorted(got)
         ]
+        return parcels, lost
 
-    def _take_over(self, state: sqlite3.Connection, now: datetime) -> None:
+    def _take_over(self, state: sqlite3.Connection, now: datetime) -> list[Claimed]:
         """Take up what a dead process was sending where a key makes that safe; the rest is uncertain."""
         keyed = json.dumps([name for name, channel in self._channels.items() if channel.takes_key])
         asked = "SELECT DISTINCT lease_owner FROM outbox WHERE state = 'sending' AND lease_owner != ?"
+        lost: list[Claimed] = []
         for (owner,) in state.execute(asked, (self._owner,)).fetchall():
-            state.execute(
+            became = state.execute(
                 "UPDATE outbox SET state = iif(channel IN (SELECT value FROM json_each(?)), 'pending', 'uncertain'),"
-                " lease_owner = '' WHERE state = 'sending' AND lease_owner = ? AND (lease_until < ? OR ?)",
+                " lease_owner = '' WHERE state = 'sending' AND lease_owner = ? AND (lease_until < ? OR ?)"
+                " RETURNING turn_id, state",
                 (keyed, owner, now.timestamp(), is_dead(owner)),
-            )
+            ).fetchall()
+            lost += [get_claimed(state, turn) for turn, word in became if word == Delivery.UNCERTAIN.value]
+        return lost
+
+    def _make_trace(self, claimed: Claimed) -> Trace:
+        context = find_context(claimed.session, claimed.incoming)
+        return Trace(self._listeners.recorder, context, Timepiece(now=self._clock), goes_on=claimed.place)
 
     async def _deliver(self, parcel: Parcel) -> None:
         claimed = parcel.claimed
         incoming = claimed.incoming
-        context = find_context(claimed.session, incoming)
-        trace = Trace(self._listeners.recorder, context, Timepiece(now=self._clock), goes_on=claimed.place)
+        trace = self._make_trace(claimed)
         channel = self._channels[incoming.channel]
         try:
             with trace.step(EventType.MESSAGE_SENT, length=len(parcel.text), attempt=parcel.attempt):
@@ -148,7 +159,7 @@ class Outbox:
             state = Delivery.PENDING if channel.takes_key else Delivery.UNCERTAIN
         while True:
             try:
-                await self._writer.do(lambda connection: self._settle(connection, parcel, state))
+                await self._writer.seal(lambda connection: self._settle(connection, parcel, state))
             except sqlite3.Error:  # until it is written, nothing else goes to this address
                 await asyncio.sleep(DISK)
             else:

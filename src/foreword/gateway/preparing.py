@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Protocol
 
 from foreword.assembly import Assembly
-from foreword.errors import ForewordError, InputError
+from foreword.errors import BudgetError, ForewordError, InputError
 from foreword.events.event import EventType
 from foreword.events.reader import find_context
 from foreword.events.trace import Step, Trace
@@ -28,6 +28,8 @@ from foreword.words import Mode
 from foreword.workspace import Workspace
 
 CHANGED = "What you may see here has changed since you wrote, so this is not answered. Please write again."
+
+TOO_LONG = "the message is too long: {:,} tokens, and the model has room for {:,} beside its prompt and its answer"
 
 
 class Changed(InputError):
@@ -86,22 +88,30 @@ class Preparing:
         incoming = claimed.incoming
         past = await self._writer.do(lambda state: recall_past(state, claimed))
         equipment = await self._equips.equip(claimed)
+        self._check_length(incoming.text, equipment.model)
         turn = make_turn(claimed, equipment, past, self.now())
-        bare = await self.assemble(replace(turn, history=())) if past else await self.assemble(turn)
-        if bare.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
+        try:
+            assembly = await self.assemble(turn)
+        except BudgetError:  # what was said may leave too little; without it there is room, or nothing helps
+            assembly = await self._assemble_bare(turn)
+            fold = True
+        if assembly.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
             raise Changed(CHANGED)
-        trace.context = find_context(bare)
-        room, message = find_room(bare), bare.terms.meter.count(incoming.text)
+        trace.context = find_context(assembly)
+        room, message = find_room(assembly), assembly.terms.meter.count(incoming.text)
         if message > room:
-            raise InputError(
-                f"the message is too long: {message:,} tokens, and the model has room for {room:,} beside its prompt"
-            )
-        if not past:
-            return Prepared(assembly=bare, history=())
-        if fold or is_full(past, message, room):
-            past = await self._fold(trace, claimed, past, bare)
-        assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
+            raise InputError(TOO_LONG.format(message, room))
+        if past and (fold or is_full(past, message, room)):
+            past = await self._fold(trace, claimed, past, assembly)
+            assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
         return Prepared(assembly=assembly, history=join(past))
+
+    def _check_length(self, text: str, model: str) -> None:
+        """Refuse a message that no prompt of this model leaves room for, in words about the message."""
+        meter = self._workspace.ground.measure(model)
+        message, room = meter.count(text), meter.facts.window * 3 // 4
+        if message > room:
+            raise InputError(TOO_LONG.format(message, room))
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
@@ -135,6 +145,17 @@ class Preparing:
     def close(self) -> None:
         """Let go of the thread."""
         self._bench.shutdown()
+
+    async def _assemble_bare(self, turn: Turn) -> Assembly:
+        """Assemble a turn without what was said before; where that does not fit either, the message may be why."""
+        bare = replace(turn, history=())
+        try:
+            return await self.assemble(bare)
+        except BudgetError as error:
+            room = find_room(await self.assemble(replace(bare, message="")))
+            raise InputError(
+                f"the message is too long: the window of the model has room for {room:,} tokens beside its prompt"
+            ) from error
 
     async def _fold(self, trace: Trace, claimed: Claimed, past: Sequence[Row], assembly: Assembly) -> Sequence[Row]:
         """Fold the oldest turns, and tell it."""

@@ -4,6 +4,7 @@ import json
 import sqlite3
 
 from foreword.events.event import Usage
+from foreword.gateway.inbox import Claimed, Ending
 from foreword.gateway.message import Reply, State
 from foreword.gateway.moment import read_moment
 
@@ -18,6 +19,23 @@ def find_reply(state: sqlite3.Connection, turn: str) -> Reply | None:
     """Find what came of a turn so far."""
     row = state.execute(f"{ASKED} WHERE turns.id = ?", (turn,)).fetchone()
     return read_reply(row) if row else None
+
+
+def make_reply(claimed: Claimed, ending: Ending) -> Reply:
+    """Make what came of a turn that is not written yet."""
+    return Reply(
+        turn=claimed.turn,
+        session=claimed.session.id,
+        agent=claimed.session.lane.agent,
+        user=claimed.incoming.user,
+        state=ending.state,
+        text=ending.text,
+        received=claimed.received,
+        finished=ending.now,
+        usage=ending.spent.usage,
+        cost_usd=ending.spent.cost_usd,
+        prompt_hash=ending.prompt_hash,
+    )
 
 
 def read_reply(row: tuple[object, ...]) -> Reply:

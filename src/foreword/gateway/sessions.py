@@ -44,7 +44,7 @@ class Sessions:
 
     async def begin(self, lane: Lane, situation: str) -> Session:
         """Begin a session anew; the lane goes on with it."""
-        return await self._writer.do(lambda state: add_session(state, lane, situation, self._clock()))
+        return await self._writer.seal(lambda state: add_session(state, lane, situation, self._clock()))
 
     async def resume(self, identifier: str) -> Session:
         """Have a lane go on with one of its earlier sessions."""

@@ -23,6 +23,7 @@ from foreword.store.plans import add_plan
 from foreword.turn import Message
 
 LEASE = timedelta(seconds=30)
+UNREADABLE = "What was kept of this message cannot be read any more. Please send it again."
 MINE = "id = ? AND state = 'running' AND lease_owner = ? AND attempt = ?"
 CLAIMED = (
     "turns.id, turns.text, turns.request, turns.attempt, turns.place, turns.received, turns.taken, turns.usage,"
@@ -52,7 +53,7 @@ class SqliteInbox:
 
     async def add(self, arrival: Arrival) -> Claimed | Accepted:
         """Accept a message, and claim it at once where nothing of its session comes first."""
-        return await self._writer.do(lambda state: self._add(state, arrival))
+        return await self._writer.seal(lambda state: self._add(state, arrival))
 
     def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
         incoming, session = arrival.incoming, arrival.session
@@ -110,7 +111,18 @@ class SqliteInbox:
         moment = now.timestamp()
         until = (now + self._lease).timestamp()
         got = state.execute(CLAIM, (self._owner, until, moment, moment, self._owner, dead, most)).fetchall()
-        return [get_claimed(state, turn) for (turn,) in got]
+        return [claimed for (turn,) in got if (claimed := self._get_sound(state, turn))]
+
+    def _get_sound(self, state: sqlite3.Connection, turn: str) -> Claimed | None:
+        """Get a turn that was claimed; one whose row cannot be read is ended, lest it hold up all others."""
+        try:
+            return get_claimed(state, turn)
+        except (ValueError, TypeError, KeyError):
+            state.execute(
+                "UPDATE turns SET state = 'failed', reply = ?, finished = ? WHERE id = ?",
+                (UNREADABLE, write_moment(self._clock()), turn),
+            )
+            return None
 
     async def keep(self, claimed: Claimed, messages: Messages) -> None:
         """Keep the turn's own messages after a step."""
@@ -125,7 +137,7 @@ class SqliteInbox:
             asked = "INSERT OR IGNORE INTO begun (turn_id, call_id, name) VALUES (?, ?, ?)"
             return state.execute(asked, (claimed.turn, call, name)).rowcount == 1
 
-        return await self._writer.do(work)
+        return await self._writer.seal(work)
 
     async def finish(self, claimed: Claimed, ending: Ending) -> None:
         """End a turn: its reply, and its place in the history, together or not at all."""
@@ -172,7 +184,7 @@ class SqliteInbox:
                 )
             touch(state, claimed.session.id, ending.now)
 
-        await self._writer.do(work)
+        await self._writer.seal(work)
 
     async def postpone(self, claimed: Claimed, ending: Ending, due: datetime) -> None:
         """Leave a turn for later, and with it what waits behind it."""
@@ -199,7 +211,7 @@ class SqliteInbox:
                 (due.timestamp(), claimed.session.id),
             )
 
-        await self._writer.do(work)
+        await self._writer.seal(work)
 
     async def release(self, claimed: Claimed) -> None:
         """Leave a turn to whoever comes next, at once."""

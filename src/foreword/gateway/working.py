@@ -84,26 +84,17 @@ class Working:
         """Work on a turn to its end, or as far as it goes now; a process that ends leaves it to the next one."""
         steps = Steps(claimed, self._inbox, ears)
         if stopped():  # before it began
-            trace.tell(EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error=STOPPED)
-            ending = self._end(claimed, State.STOPPED, "", steps.close(STOPPED))
-            return await self._settle(trace, claimed, ending)
+            return await self._settle(trace, claimed, self._stop(trace, claimed, steps))
         try:
             ending = await self._answer(trace, claimed, steps)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if not stopped():
                 raise
-            ending = self._end(claimed, State.STOPPED, "", steps.close(STOPPED))
+            ending = self._stop(trace, claimed, steps, error)
         except LeaseLost:
             raise
-        except Exception as error:
-            if isinstance(error, ListenerFailed) and isinstance(error.__cause__, LeaseLost):
-                raise error.__cause__ from error
-            if trace.failure is not error:
-                trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
-            told = str(error) if isinstance(error, InputError | BudgetError) else BROKEN
-            # What was refused before any model saw it stays out of the history: it may be what is too long.
-            unseen = told is not BROKEN and not steps.messages
-            ending = self._end(claimed, State.FAILED, told, () if unseen else steps.close("the turn failed"))
+        except Exception as error:  # noqa: BLE001 - whatever happens, the person is answered
+            ending = self._fail(trace, claimed, steps, error)
         late = not stopped()
         settling = asyncio.ensure_future(self._settle(trace, claimed, ending))
         try:
@@ -123,6 +114,23 @@ class Working:
         except Exception as error:  # noqa: BLE001 - what cannot be written must not block its session for ever
             trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
             return await self._write(trace, claimed, self._end(claimed, State.FAILED, BROKEN, ()))
+
+    def _stop(self, trace: Trace, claimed: Claimed, steps: Steps, error: BaseException | None = None) -> Ending:
+        """End a turn that a person has stopped, and tell it unless the loop has."""
+        if error is None or trace.failure is not error:
+            trace.tell(EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error=STOPPED)
+        return self._end(claimed, State.STOPPED, "", steps.close(STOPPED))
+
+    def _fail(self, trace: Trace, claimed: Claimed, steps: Steps, error: Exception) -> Ending:
+        """End a turn that went wrong, and tell it unless the loop has; one that was taken over is nobody's here."""
+        if isinstance(error, ListenerFailed) and isinstance(error.__cause__, LeaseLost):
+            raise error.__cause__ from error
+        if trace.failure is not error:
+            trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
+        told = str(error) if isinstance(error, InputError | BudgetError) else BROKEN
+        # What was refused before any model saw it stays out of the history: it may be what is too long.
+        unseen = told is not BROKEN and not steps.messages
+        return self._end(claimed, State.FAILED, told, () if unseen else steps.close("the turn failed"))
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble what a turn would begin with."""

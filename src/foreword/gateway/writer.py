@@ -1,4 +1,7 @@
-"""One thread that writes: what comes while it is busy shares one transaction, and everybody waits for the disk once."""
+"""One thread that writes: what comes while it is busy shares one transaction, and everybody waits for the disk once.
+
+What is done outlives the process. What is sealed outlives a loss of power, too, and so does all that was done before.
+"""
 
 import asyncio
 import sqlite3
@@ -21,10 +24,11 @@ class Job:
     work: Callable[[sqlite3.Connection], Any]
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"
+    sealed: bool
 
 
 class Writer:
-    """Runs pieces of work on one connection, in order; each is all or nothing, and durable when it returns."""
+    """Runs pieces of work on one connection, in order; each is all or nothing, and written when it returns."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -35,12 +39,19 @@ class Writer:
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do a piece of work; who is cancelled while waiting does not undo it."""
+        return await self._hand_in(work, sealed=False)
+
+    async def seal(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do a piece of work, and wait until the disk itself has it."""
+        return await self._hand_in(work, sealed=True)
+
+    def _hand_in(self, work: Callable[[sqlite3.Connection], T], *, sealed: bool) -> "asyncio.Future[T]":
         if self._closed:
             raise sqlite3.ProgrammingError("the state is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put(Job(work=work, loop=loop, future=future))
-        return await future
+        self._jobs.put(Job(work=work, loop=loop, future=future, sealed=sealed))
+        return future
 
     def close(self) -> None:
         """Finish what was handed in, and close the connection."""
@@ -69,6 +80,8 @@ class Writer:
     def _work(self, batch: list[Job]) -> None:
         results: list[tuple[Job, Any, BaseException | None]] = []
         try:
+            sealed = any(job.sealed for job in batch)
+            self._connection.execute(f"PRAGMA synchronous={'FULL' if sealed else 'NORMAL'}")
             self._connection.execute("BEGIN IMMEDIATE")
             results = [(job, *self._attempt(job)) for job in batch]
             self._connection.execute("COMMIT")

@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from foreword.config.environment import Secrets
@@ -57,13 +58,16 @@ class Models:
         self._silence = silence
         self._overrides = overrides or {}
         self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._opening = Lock()  # the first turns of many sessions may look for one model at once, each in a thread
         self._models: dict[str, Opened] = {}
         self._engines: dict[str, Engine] = {}
 
     def find(self, name: str) -> Opened:
         """Find a model by `provider:model`, or say what is missing."""
         if name not in self._models:
-            self._models[name] = self._open(name)
+            with self._opening:  # turns that begin at once ask from several threads, and a model is opened once
+                if name not in self._models:
+                    self._models[name] = self._open(name)
         return self._models[name]
 
     async def start(self, name: str) -> Opened:

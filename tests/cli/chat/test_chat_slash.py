@@ -1,5 +1,7 @@
 """Claims about what is typed after a slash."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +45,13 @@ def test_every_command_is_there():
     """Every command that was promised is there, under its own name, and says what it does."""
     assert set(ASKED_FOR) <= set(COMMANDS)
     assert all(name == one.name and one.about for name, one in COMMANDS.items())
+
+
+def test_every_command_is_documented():
+    """The page about the chat names every command with its arguments."""
+    page = (Path(__file__).parents[3] / "docs" / "chat.md").read_text(encoding="utf-8")
+    typed = [f"`/{one.name} {one.arguments}".rstrip() + "`" for one in COMMANDS.values()]
+    assert [each for each in typed if each not in page.replace("\\|", "|")] == []
 
 
 @pytest.mark.parametrize(("name", "near"), [("contxt", "/context"), ("mod", "/model"), ("hlep", "/help")])

@@ -122,4 +122,5 @@ def serve_workspace(folder, *script, files=FILES, settings=None, options=QUICK):
         finally:
             made[0].loop.call_soon_threadsafe(ended[0].set)
             thread.join(30)
+            assert not thread.is_alive(), "the server did not end"
             workspace.close()

@@ -251,7 +251,7 @@ def test_health(served):
 
 
 def test_left(tmp_path):
-    """A person who is taken out of the configuration is refused from then on, also by a turn that runs."""
+    """A person who is taken out of the configuration while a turn runs is refused from then on."""
     with serve_workspace(tmp_path, Hangs(seconds=0.5), Says(text="Yes.")) as served, served.ask_as("bob") as client:
         with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
             next(answer.iter_lines())

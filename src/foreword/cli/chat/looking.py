@@ -41,7 +41,7 @@ async def show_context(talk: Talk, rest: str) -> str:
     elif rest:
         raise InputError("write /context for the next turn, or /context last for the last one")
     else:
-        assembly = talk.look()
+        assembly = await talk.foresee()
         explain.show(talk.gateway.workspace, assembly, assembly.clearance.level)
     return ""
 
@@ -62,7 +62,7 @@ def find_sent(talk: Talk) -> "list[Sent]":
 async def show_why(talk: Talk, rest: str) -> str:
     """Show why a slot is as it is, or what the last turn did, call by call."""
     if rest:
-        for line in explain_slot(list(talk.look().rows()), rest):
+        for line in explain_slot(list((await talk.foresee()).rows()), rest):
             print_text(clean(line))
         return ""
     from foreword.events.branch import lay_out

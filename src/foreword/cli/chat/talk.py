@@ -188,8 +188,12 @@ class Talk:
         await self.gateway.sessions.set_plan(session.id, on=on)
         self.session = replace(session, plan=on)
 
+    async def foresee(self) -> Assembly:
+        """Assemble the next turn of this conversation, with all that the gateway would bring to it."""
+        return await self.gateway.foresee(replace(self.place, session=self.session.id if self.session else ""))
+
     def look(self) -> Assembly:
-        """Assemble the next turn of this conversation, as it would be now."""
+        """Assemble what stands for this conversation: who speaks, where, and what they may see."""
         session = self.session
         turn = Turn(
             agent=self.found.lane.agent,

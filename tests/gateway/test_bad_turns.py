@@ -1,0 +1,269 @@
+"""Claims about what goes wrong: each time a clear answer, an event in the log, and a session that goes on."""
+
+import asyncio
+import json
+
+import pytest
+from house import CONFIG, FILES, end, open_house, open_rows, read_log, say, until
+
+from foreword.errors import InputError
+from foreword.gateway.message import Incoming, State
+from foreword.gateway.working import BROKEN, Patience
+from foreword.runtime.acting import TimeLimits
+from foreword.runtime.loop import Bounds
+from foreword.runtime.toolbox import Further
+from foreword.testing import NOON, Called, Garbles, Hangs, MovedClock, Refuses, Says, write_files
+from foreword.tools import Answer
+from foreword.turn import Tool, Toolset
+from foreword.words import Trust
+
+CHANGED = "What you may see here has changed"
+
+HOUSE = {**FILES, "foreword.yaml": CONFIG.replace("bob:", "carol: {trust: full}, bob:")}
+
+
+def call(name, arguments):
+    """Have the model call a tool."""
+    return Says(calls=(Called(name=name, arguments=arguments),))
+
+
+class Odd:
+    """A tool that throws, or never returns, or waits for its gate."""
+
+    def __init__(self):
+        self.gate = asyncio.Event()
+        self.called = 0
+
+    async def call(self, _assembly, _name, arguments):
+        """Do what was asked."""
+        self.called += 1
+        if arguments["how"] == "throw":
+            raise ZeroDivisionError("secret words")
+        await self.gate.wait()
+        return Answer(text="done", tokens=1)
+
+    def offer(self):
+        """Offer it to the agents."""
+        parameters = {"type": "object", "properties": {"how": {"type": "string"}}, "required": ["how"]}
+        return (Further(tools=Toolset([Tool(name="odd", parameters=parameters, trust=Trust.PUBLIC)]), runs=self),)
+
+
+HALF = "".join(
+    f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+    for event in (
+        {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": "x",
+         "content": [], "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half \ud83d"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+         "usage": {"output_tokens": 2}},
+        {"type": "message_stop"},
+    )
+)  # fmt: skip
+FAULTS = {
+    "hangs": ([Hangs(seconds=20)] * 4, State.QUEUED, "api_error"),
+    "garbage": ([Garbles()], State.FAILED, "api_error"),
+    "bad events": ([Garbles(text="event: x\ndata: {not json}\n\n")], State.FAILED, "api_error"),
+    "400": ([Refuses(status=400, message="no such thing")], State.FAILED, "api_error"),
+    "nothing": ([Says()], State.FAILED, "turn_completed"),
+    "half a character": ([Garbles(text=HALF)], State.FAILED, "turn_completed"),
+    "unknown tool": ([call("nothing", {}), Says(text="I see.")], State.ANSWERED, "tool_call"),
+    "bad arguments": ([call("odd", '{"how": '), Says(text="I see.")], State.ANSWERED, "tool_call"),
+    "throws": ([call("odd", {"how": "throw"}), Says(text="I see.")], State.ANSWERED, "tool_error"),
+    "never returns": ([call("odd", {"how": "wait"}), Says(text="I see.")], State.ANSWERED, "tool_error"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults(tmp_path, stand_in, fault):
+    """Whatever a provider or a tool does, the turn comes to an end, the log tells it, and the next one is answered."""
+    lines, state, told = FAULTS[fault]
+    stand_in.follow(*lines)
+    bounds = Bounds(seconds=0.3, limits=TimeLimits(usual=0.05))
+
+    async def run():
+        clock = MovedClock(NOON)
+        options = {"further": Odd().offer(), "bounds": bounds, "clock": clock, "patience": Patience()}
+        async with open_house(tmp_path, stand_in, **options) as gateway:
+            first = await say(gateway, "Hello?")
+            stand_in.follow()
+            clock.move(61)
+            await end(gateway, first.turn)
+            return first, await say(gateway, "And now?")
+
+    first, after = asyncio.run(run())
+    assert first.state is state, first.text
+    assert first.text.endswith(".")
+    assert "secret" not in first.text
+    assert (after.state, after.text) == (State.ANSWERED, "Yes.")
+    assert stand_in.requests[-1].refused == ""
+    assert told in [kind for kind, level, _, _ in read_log(tmp_path) if level in ("warn", "error")]
+
+
+def test_no_message(tmp_path, stand_in):
+    """What cannot be written is refused before anything is kept, wherever in the message it stands."""
+    wrong = [
+        {"text": "half \ud800"},
+        {"text": "a\x00b"},
+        {"user": "ali\x00ce"},
+        {"session": "\ud800"},
+        {"key": "\x00"},
+        {"room": "\udfff"},
+        {"project": "\udfff"},
+    ]
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            for fields in wrong:
+                with pytest.raises(InputError, match="the message has"):
+                    await gateway.accept(Incoming(**{"text": "x", "user": "alice"} | fields))
+
+    asyncio.run(run())
+    with open_rows(tmp_path) as state:
+        assert state.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
+
+
+def test_a_megabyte(tmp_path, stand_in):
+    """A message that the model cannot take is answered so, without a call; it weighs nothing in what follows."""
+    small = CONFIG + 'models: {"anthropic:claude-sonnet-5": {window: 100000}}\n'
+
+    async def run():
+        async with open_house(tmp_path, stand_in, {**FILES, "foreword.yaml": small}) as gateway:
+            await say(gateway, "Hello.")
+            long = await say(gateway, "word " * 199_999)
+            calls = len(stand_in.requests)
+            return long, calls, await say(gateway, "And now?")
+
+    long, calls, after = asyncio.run(run())
+    assert long.state is State.FAILED
+    assert "too long" in long.text
+    assert calls == 1
+    assert after.state is State.ANSWERED
+    assert len(stand_in.requests) == 2
+    assert len(stand_in.requests[-1].raw) < 100_000
+    assert ("turn_completed", "error") in [row[:2] for row in read_log(tmp_path)]
+
+
+def test_a_budget(tmp_path, stand_in):
+    """A turn that a budget does not allow is refused in words, and the session goes on when the budget does."""
+    poor = CONFIG + "budgets: {per_turn_usd: 0.000001}\n"
+
+    async def run():
+        async with open_house(tmp_path, stand_in, {**FILES, "foreword.yaml": poor}) as gateway:
+            refused = await say(gateway, "Hello.")
+        async with open_house(tmp_path, stand_in) as gateway:
+            return refused, await say(gateway, "And now?")
+
+    refused, after = asyncio.run(run())
+    assert refused.state is State.REFUSED
+    assert "budget" in refused.text or "$" in refused.text
+    assert (refused.session, after.state) == (after.session, State.ANSWERED)
+    assert "refused" in [facts.get("outcome") for _, _, _, facts in read_log(tmp_path)]
+    assert stand_in.requests[-1].refused == ""
+
+
+WITH_CAROL = CONFIG.replace("bob:", "carol: {trust: full}, bob:")
+LOWERED = {
+    "removed": CONFIG,
+    "lowered": WITH_CAROL.replace("carol: {trust: full", "carol: {trust: inner"),
+    "agent gone": WITH_CAROL.replace('reid: {model: "anthropic:claude-sonnet-5"}, ', ""),
+}
+
+
+@pytest.mark.parametrize("change", LOWERED)
+def test_changed_while_it_runs(tmp_path, stand_in, change):
+    """Who is removed or trusted less while their turn runs is not given its reply, and what they write is apart."""
+    stand_in.follow(call("odd", {"how": "wait"}), Says(text="The secret is out."))
+
+    async def run():
+        odd = Odd()
+        async with open_house(tmp_path, stand_in, HOUSE, further=odd.offer()) as gateway:
+            accepted = await gateway.accept(Incoming(text="Hello?", user="carol", agent="reid"))
+            await until(lambda: odd.called)
+            write_files(tmp_path, {"foreword.yaml": LOWERED[change]})
+            await asyncio.sleep(0.3)  # a workspace looks at its files every quarter of a second
+            odd.gate.set()
+            first = await gateway.wait(accepted.turn)
+            agent = "ada" if change == "agent gone" else "reid"
+            return first, await say(gateway, "And now?", user="carol", agent=agent)
+
+    first, after = asyncio.run(run())
+    assert first.state is State.FAILED
+    assert "secret" not in first.text
+    assert (CHANGED if change != "agent gone" else "reid") in first.text
+    assert after.state is State.ANSWERED
+    assert after.session != first.session
+    assert "secret" not in str(stand_in.body["messages"])
+
+
+@pytest.mark.parametrize("change", LOWERED)
+def test_changed_while_it_is_queued(tmp_path, stand_in, change):
+    """A turn whose person or agent has changed while it was queued is not sent to a model at all."""
+    stand_in.follow(*[Refuses()] * 4)
+
+    async def run():
+        clock = MovedClock(NOON)
+        async with open_house(tmp_path, stand_in, HOUSE, clock=clock, patience=Patience()) as gateway:
+            accepted = await gateway.accept(Incoming(text="Hello?", user="carol", agent="reid"))
+            first = await gateway.wait(accepted.turn)
+            write_files(tmp_path, {"foreword.yaml": LOWERED[change]})
+            await asyncio.sleep(0.3)  # a workspace looks at its files every quarter of a second
+            clock.move(61)
+            return first, await end(gateway, accepted.turn)
+
+    first, last = asyncio.run(run())
+    assert (first.state, last.state) == (State.QUEUED, State.FAILED)
+    assert (CHANGED if change != "agent gone" else "reid") in last.text
+    assert len(stand_in.requests) == 4
+
+
+def test_a_faulty_configuration(tmp_path, stand_in):
+    """A configuration that becomes faulty changes nothing while the gateway runs."""
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            first = await say(gateway, "Hello?")
+            write_files(tmp_path, {"foreword.yaml": "agents: [}"})
+            await asyncio.sleep(0.3)
+            return first, await say(gateway, "And now?")
+
+    first, after = asyncio.run(run())
+    assert (after.state, after.session) == (State.ANSWERED, first.session)
+
+
+def test_asked_to_wait_for_ever(tmp_path, stand_in):
+    """A provider that asks for a wait beyond all measure is tried again within a day."""
+    stand_in.follow(Refuses(retry_after=999_999))
+
+    async def run():
+        clock = MovedClock(NOON)
+        async with open_house(tmp_path, stand_in, clock=clock) as gateway:
+            accepted = await gateway.accept(Incoming(text="Hello?", user="alice"))
+            first = await gateway.wait(accepted.turn)
+            clock.move(86_400)
+            return first, await end(gateway, accepted.turn)
+
+    first, last = asyncio.run(run())
+    assert (first.state, last.state) == (State.QUEUED, State.ANSWERED)
+
+
+def test_given_up_after_a_day(tmp_path, stand_in):
+    """A turn that no provider takes for a day is ended in words, and the session goes on."""
+    stand_in.choose = lambda _: Refuses()
+
+    async def run():
+        clock = MovedClock(NOON)
+        async with open_house(tmp_path, stand_in, clock=clock) as gateway:
+            accepted = await gateway.accept(Incoming(text="Hello?", user="alice"))
+            await gateway.wait(accepted.turn)
+            clock.move(86_401)
+            last = await end(gateway, accepted.turn)
+            stand_in.choose = None
+            return last, await say(gateway, "And now?")
+
+    last, after = asyncio.run(run())
+    assert (last.state, after.state) == (State.FAILED, State.ANSWERED)
+    assert "for a day" in last.text
+    assert last.text != BROKEN
+    assert stand_in.requests[-1].refused == ""

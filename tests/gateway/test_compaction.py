@@ -1,0 +1,193 @@
+"""Claims about compaction: a conversation that fills its window is folded, and the session always goes on."""
+
+import asyncio
+import json
+
+from house import CONFIG, FILES, open_house, open_rows, read_log, read_roles, say
+
+from foreword.gateway.compaction import choose_cut
+from foreword.gateway.past import Kind, Row
+from foreword.runtime.toolbox import Further
+from foreword.testing import Called, Refuses, Says
+from foreword.tools import Answer
+from foreword.turn import Message, Tool, Toolset
+from foreword.words import Trust
+
+SMALL = CONFIG + 'models: {"anthropic:claude-sonnet-5": {window: 24000}}\n'
+HOUSE = {**FILES, "foreword.yaml": SMALL}
+LONG = "The plum tree by the east wall was planted in the autumn. " * 120
+TOO_LONG = Refuses(status=400, message="prompt is too long: 210000 tokens > 200000 maximum")
+
+
+def is_order(body):
+    """Whether a request asks to sum up."""
+    return "Sum up the conversation" in json.dumps(body["messages"])
+
+
+def answer(body):
+    """Sum up where that is asked, else say yes."""
+    return Says(text="SUMMARY: plum tree, east wall.") if is_order(body) else Says(text="Yes.")
+
+
+async def fill(gateway, turns=14):
+    """Talk until the window has filled."""
+    return [await say(gateway, f"number {n}: {LONG}") for n in range(turns)]
+
+
+def read_folds(folder):
+    """Read what the log has of foldings."""
+    return [facts for kind, _, _, facts in read_log(folder) if kind == "session_compacted"]
+
+
+def test_folding(tmp_path, stand_in):
+    """When the window fills the oldest turns become a summary by the model; the prompt stays, and it fits again."""
+    stand_in.choose = answer
+
+    async def run():
+        async with open_house(tmp_path, stand_in, HOUSE) as gateway:
+            replies = await fill(gateway)
+            return replies, await gateway.sessions.read(replies[0].session)
+
+    replies, past = asyncio.run(run())
+    assert {reply.state.value for reply in replies} == {"answered"}
+    assert len({reply.session for reply in replies}) == 1
+    folds = read_folds(tmp_path)
+    assert len(folds) >= 2
+    for fold in folds:
+        assert fold["turns"] >= 1
+        assert fold["tokens_after"] < fold["tokens_before"]
+        assert fold["by"] == "anthropic:claude-sonnet-5"
+    assert [row.kind for row in past].count(Kind.SUMMARY) == 1
+    assert past[0].kind is Kind.SUMMARY
+    spoken = [request.body for request in stand_in.requests if not is_order(request.body)]
+    assert len({json.dumps([body["system"], body["tools"]]) for body in spoken}) == 1
+    assert "SUMMARY: plum tree" in str(spoken[-1]["messages"][0])
+    assert read_roles(spoken[-1]) == ["user", "assistant"] * (len(spoken[-1]["messages"]) // 2) + ["user"]
+    assert {request.refused for request in stand_in.requests} == {""}
+    assert max(request.counted.total for request in stand_in.requests) < 24_000
+    orders = [request.body for request in stand_in.requests if is_order(request.body)]
+    assert not any(order.get("tools") for order in orders)
+    with open_rows(tmp_path) as state:
+        kept = state.execute("SELECT count(*) FROM history WHERE kind = 'turn'").fetchone()
+    assert kept == (len(replies),)
+
+
+def test_forked_before(tmp_path, stand_in):
+    """A fork before the folding has every word again."""
+    stand_in.choose = answer
+
+    async def run():
+        async with open_house(tmp_path, stand_in, HOUSE) as gateway:
+            replies = await fill(gateway)
+            fork = await gateway.sessions.fork(replies[0].session, 2)
+            past = await gateway.sessions.read(fork.id)
+            after = await say(gateway, "And now?")
+            return past, fork, after
+
+    past, fork, after = asyncio.run(run())
+    assert [row.kind for row in past] == [Kind.TURN, Kind.TURN]
+    assert after.session == fork.id
+    assert "number 0: The plum tree" in str(stand_in.body["messages"][0])
+    assert "SUMMARY" not in str(stand_in.body["messages"])
+
+
+def test_by_rule(tmp_path, stand_in):
+    """Where the model cannot sum up, what was said is shortened by rule, and the turn is answered all the same."""
+    stand_in.choose = lambda body: Refuses(status=400, message="no") if is_order(body) else Says(text="Yes.")
+
+    async def run():
+        async with open_house(tmp_path, stand_in, HOUSE) as gateway:
+            return await fill(gateway)
+
+    replies = asyncio.run(run())
+    assert {reply.state.value for reply in replies} == {"answered"}
+    folds = read_folds(tmp_path)
+    assert folds
+    assert {fold["by"] for fold in folds} == {"rule"}
+    assert all(fold["tokens_after"] < fold["tokens_before"] for fold in folds)
+    first = str(stand_in.body["messages"][0])
+    assert "folded to make room" in first
+    assert "[…]" in first
+
+
+def test_the_provider_says_too_long(tmp_path, stand_in):
+    """A provider that finds the conversation too long has it folded and is asked once more."""
+    stand_in.follow(
+        Says(text="One."), Says(text="Two."), TOO_LONG, Says(text="SUMMARY."), Says(text="Three."),
+        TOO_LONG, Says(text="SUMMARY."), TOO_LONG, Says(text="Five."),
+    )  # fmt: skip
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            return [await say(gateway, f"say {number}") for number in range(1, 6)]
+
+    replies = asyncio.run(run())
+    assert [reply.text for reply in replies[:3]] == ["One.", "Two.", "Three."]
+    assert (replies[3].state.value, "too long" in replies[3].text) == ("failed", True)
+    assert replies[4].text == "Five."
+    assert len(read_folds(tmp_path)) == 2
+    assert read_roles(stand_in.body)[::2] == ["user"] * len(read_roles(stand_in.body)[::2])
+    assert {request.refused for request in stand_in.requests} == {""}
+
+
+class Counts:
+    """A tool that counts."""
+
+    def __init__(self):
+        self.count = 0
+
+    async def call(self, _assembly, _name, _arguments):
+        """Count."""
+        self.count += 1
+        return Answer(text="done", tokens=1)
+
+
+def test_too_long_after_a_tool(tmp_path, stand_in):
+    """What a tool has done before the conversation was found too long is not done again, and all of it is counted."""
+    call = Says(calls=(Called(name="press", arguments={}),))
+    stand_in.follow(Says(text="One."), call, TOO_LONG, Says(text="SUMMARY."), Says(text="Pressed."))
+    counts = Counts()
+    tool = Tool(name="press", trust=Trust.PUBLIC, changes=True)
+    further = (Further(tools=Toolset([tool]), runs=counts),)
+
+    async def run():
+        async with open_house(tmp_path, stand_in, further=further) as gateway:
+            return await say(gateway, "hello"), await say(gateway, "Press.")
+
+    _, reply = asyncio.run(run())
+    assert (reply.text, counts.count) == ("Pressed.", 1)
+    called, last = stand_in.requests[1], stand_in.requests[4]
+    assert reply.usage.tokens_in == called.counted.total + last.counted.total
+    assert "tool_result" in str(last.body["messages"][-1])
+    assert last.refused == ""
+
+
+def test_a_long_claim(tmp_path, stand_in):
+    """A conversation that a client claims is weighed and folded like any other, also when it is all there is."""
+    stand_in.choose = answer
+    claimed = tuple(
+        Message(role="assistant" if at % 2 else "user", text=f"{at}: {LONG}") for at in range(16)
+    )  # fmt: skip
+
+    async def run():
+        async with open_house(tmp_path, stand_in, HOUSE) as gateway:
+            return await say(gateway, "hello", before=claimed)
+
+    reply = asyncio.run(run())
+    assert (reply.state.value, reply.text) == ("answered", "Yes.")
+    assert len(read_folds(tmp_path)) == 1
+    assert stand_in.requests[-1].counted.total < 24_000
+
+
+def make_rows(*weights):
+    """Make rows of so many tokens."""
+    return [Row(position=at, kind=Kind.TURN, messages=(), tokens=weight) for at, weight in enumerate(weights, 1)]
+
+
+def test_what_stays():
+    """The newest rows stay as far as they are light enough, and something is folded always."""
+    assert [row.position for row in choose_cut(make_rows(10, 10, 10, 10), 100).kept] == [2, 3, 4]
+    assert [row.position for row in choose_cut(make_rows(10, 10, 90), 100).kept] == []
+    assert [row.position for row in choose_cut(make_rows(1, 1, 1, 1), 100).kept] == [3, 4]
+    assert [row.position for row in choose_cut(make_rows(1), 100).kept] == []
+    assert choose_cut([], 100).folded == ()

@@ -1,0 +1,110 @@
+"""The document's example whole, through the gateway: "Why did my message fail last night?", and the tools say why."""
+
+import asyncio
+import re
+from datetime import UTC, datetime
+
+from house import CONFIG, end, open_house, open_rows, read_log, until
+
+from foreword.gateway.message import Incoming, State
+from foreword.gateway.working import Patience
+from foreword.runtime.history import load
+from foreword.runtime.retrying import Retrying
+from foreword.testing import Called, MovedClock, Refuses, Says
+
+BUSY = Refuses(status=429, message="too many requests")
+NIGHT = datetime(2026, 11, 16, 2, 42, 10, tzinfo=UTC)
+FILES = {"foreword.yaml": CONFIG, "SOUL.md": "Calm and exact.\n"}
+
+
+class Asks:
+    """A model that looks at the log, then at the trace that it finds there, then answers."""
+
+    def __init__(self):
+        self.results = []
+
+    def __call__(self, body):
+        """Answer a request."""
+        newest = body["messages"][-1]["content"]
+        found = [part for part in newest if part.get("type") == "tool_result"]
+        self.results += [part["content"] for part in found]
+        if not found:
+            return Says(calls=(Called(name="foreword_logs", arguments={"level": "error", "since": "12h"}),))
+        if len(self.results) == 1:
+            (turn,) = set(re.findall(r"turn=(\w+)", str(found)))
+            return Says(calls=(Called(name="foreword_trace", arguments={"turn": turn}),))
+        return Says(text="It hit a rate limit, was queued, and was delivered at 2:48.")
+
+
+async def tell(gateway, text, user="alice"):
+    """Write on Signal, and wait for what comes of it."""
+    accepted = await gateway.accept(Incoming(text=text, user=user, channel="signal"))
+    return await gateway.wait(accepted.turn)
+
+
+async def live_through(gateway, clock, stand_in, folder):
+    """Live through the night; return the turn that failed first."""
+    for _ in range(12):
+        await tell(gateway, "Are you there?")
+        clock.move(22)
+    clock.now = datetime(2026, 11, 16, 2, 47, 3, tzinfo=UTC)
+    stand_in.follow(*[BUSY] * 4, Says(text="It did."))
+    queued = await tell(gateway, "Did the backup run?")
+    assert queued.state is State.QUEUED
+    assert "kept and will be answered" in queued.text
+    clock.move(60)
+    reply = await end(gateway, queued.turn)
+    assert (reply.state, reply.text) == (State.ANSWERED, "It did.")
+    await until(lambda: any(row[0] == "message_sent" and row[3]["attempt"] == 2 for row in read_log(folder)))
+    return queued
+
+
+def test_why_did_my_message_fail(tmp_path, stand_in):
+    """Four refusals, queued, delivered a minute later; asked in the morning, the agent's own tools say all of it."""
+    clock, asks = MovedClock(NIGHT), Asks()
+
+    async def sleep(seconds):
+        clock.move(seconds)
+
+    async def run():
+        options = {"clock": clock, "patience": Patience(), "retrying": Retrying(sleep=sleep, chance=lambda: 0.0)}
+        async with open_house(tmp_path, stand_in, FILES, **options) as gateway:
+            queued = await live_through(gateway, clock, stand_in, tmp_path)
+            calls = len(stand_in.requests)
+            clock.now = datetime(2026, 11, 16, 9, 0, tzinfo=UTC)
+            stand_in.choose = asks
+            morning = await tell(gateway, "Why did my message fail last night?")
+            stand_in.choose = None
+            stand_in.follow(Says(calls=(Called(name="foreword_logs", arguments={"since": "12h"}),)), Says(text="No."))
+            other = await tell(gateway, "Did anything fail last night?", user="bob")
+            return queued, calls, morning, other
+
+    queued, calls, morning, other = asyncio.run(run())
+    assert calls == 12 + 4 + 1
+    assert morning.text == "It hit a rate limit, was queued, and was delivered at 2:48."
+    assert morning.session == queued.session
+    logs, trace = [str(result) for result in asks.results]
+    assert re.search(
+        r"2026-11-16 02:47:\d\d error \[provider\] api_error user=alice channel=signal .* status=429", logs
+    )
+    assert re.findall(r"retry_in_s=(\d)", logs) == ["4", "2", "1"]
+    assert logs.count("api_error") == 4
+    assert re.search(r"outcome=queued calls_refused=4 turns_before=12 minutes_before=5", logs)
+    assert f"turn={queued.turn[:8]}" in logs
+    steps = re.findall(r"\] (\w+)", trace)
+    assert steps == [
+        "message_received", "trust_resolved", "prompt_built", "turn_started", *["api_error"] * 4, "turn_completed",
+        "prompt_built", "turn_started", "api_call", "turn_completed", "message_sent",
+    ]  # fmt: skip
+    assert re.search(r"\+6\d\.\d+s +\[channel\] message_sent .*attempt=2", trace)
+    assert "user alice · channel signal" in trace
+    assert other.text == "No."
+    told = str(stand_in.body["messages"][-1])
+    assert "429" not in told
+    assert "alice" not in told
+    assert {request.refused for request in stand_in.requests} == {""}
+    with open_rows(tmp_path) as state:
+        rows = state.execute("SELECT attempt FROM turns WHERE id = ?", (queued.turn,)).fetchall()
+        (kept,) = state.execute("SELECT messages FROM history WHERE turn_id = ?", (queued.turn,)).fetchone()
+    assert rows == [(2,)]
+    assert len(load(kept)) == 2

@@ -1,0 +1,315 @@
+"""Claims about the inbox: in order, one turn of a session at a time, under a lease, and each message once."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from datetime import timedelta
+
+import pytest
+from desk import open_desk
+
+from foreword.gateway.inbox import Claimed, LeaseLost
+from foreword.gateway.message import Accepted, State
+from foreword.gateway.owner import is_dead, name_owner
+from foreword.gateway.replies import find_reply
+from foreword.runtime.history import close, say
+from foreword.testing import NOON, MovedClock
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """An open state."""
+    with open_desk(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two processes over one state, with one clock."""
+    clock = MovedClock(NOON)
+    with ExitStack() as opened:
+        yield [opened.enter_context(open_desk(tmp_path, clock)) for _ in range(2)]
+
+
+async def read_state(desk, turn):
+    """Read the state of a turn."""
+    return (await desk.writer.do(lambda state: find_reply(state, turn))).state
+
+
+def list_turns(claimed):
+    """List which turns were claimed."""
+    return [one.incoming.text for one in claimed]
+
+
+def test_one_turn_of_a_session(desk):
+    """The first message is claimed as it is accepted; the next of its session wait, each for the one before."""
+
+    async def run():
+        first, second, third = [await desk.accept(text) for text in ("1", "2", "3")]
+        assert isinstance(first, Claimed)
+        assert isinstance(second, Accepted)
+        assert await read_state(desk, third.turn) is State.WAITING
+        assert await desk.inbox.claim(10) == []
+        await desk.finish(first)
+        (next_one,) = await desk.inbox.claim(10)
+        assert next_one.incoming.text == "2"
+        assert await desk.inbox.claim(10) == []
+        await desk.finish(next_one)
+        assert list_turns(await desk.inbox.claim(10)) == ["3"]
+
+    asyncio.run(run())
+
+
+def test_many_sessions(desk):
+    """Of each session one turn is claimed, the oldest first, and no more than are asked for."""
+
+    async def run():
+        held = [await desk.accept(f"first {n}", channel=f"c{n}") for n in range(6)]
+        for n in range(6):
+            await desk.accept(f"second {n}", channel=f"c{n}")
+        for claimed in held:
+            await desk.finish(claimed)
+        assert list_turns(await desk.inbox.claim(4)) == [f"second {n}" for n in range(4)]
+        assert list_turns(await desk.inbox.claim(4)) == ["second 4", "second 5"]
+
+    asyncio.run(run())
+
+
+def test_takeover(two):
+    """A turn whose lease has run out goes to another process, with its steps; what the old one writes is refused."""
+    mine, other = two
+
+    async def run():
+        claimed = await mine.accept("hello")
+        steps = close((say("hello"),), "half")
+        await mine.inbox.keep(claimed, steps)
+        assert await other.inbox.claim(10) == []
+        mine.clock.move(31)
+        (taken,) = await other.inbox.claim(10)
+        assert (taken.turn, taken.attempt, len(taken.taken)) == (claimed.turn, 2, 2)
+        ending = mine.make_ending(claimed)
+        for write in (
+            lambda: mine.inbox.keep(claimed, steps),
+            lambda: mine.inbox.begin(claimed, "1", "press"),
+            lambda: mine.inbox.finish(claimed, ending),
+            lambda: mine.inbox.postpone(claimed, ending, mine.clock()),
+            lambda: mine.inbox.release(claimed),
+        ):
+            with pytest.raises(LeaseLost):
+                await write()
+        assert await mine.read(claimed.session.id) == []
+        await other.finish(taken, "Done.")
+        assert await other.read(claimed.session.id) == ["hello", "(Done.)"]
+
+    asyncio.run(run())
+
+
+def test_a_lease_that_is_renewed(two):
+    """Who renews in time keeps its turns; and a process whose host slept does not take its own turns from itself."""
+    mine, other = two
+
+    async def run():
+        claimed = await mine.accept("hello")
+        for _ in range(4):
+            mine.clock.move(20)
+            assert await mine.inbox.renew() == []
+            assert await other.inbox.claim(10) == []
+        mine.clock.move(3_600)
+        assert await mine.inbox.claim(10) == []
+        await mine.inbox.keep(claimed, close((say("hello"),), "half"))
+
+    asyncio.run(run())
+
+
+def test_a_dead_owner(tmp_path):
+    """What a process of this machine left when it died is claimed at once, without waiting for its lease."""
+    script = (
+        "import asyncio, os, sys\nfrom desk import open_desk\n"
+        "with open_desk(sys.argv[1]) as desk:\n"
+        "    claimed = asyncio.run(desk.accept('left behind'))\n"
+        "    print(claimed.turn, flush=True)\n"
+        "    os._exit(9)\n"
+    )
+    folder = os.path.dirname(os.path.abspath(__file__))
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *filter(None, sys.path)])}
+    left = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], env=environ, capture_output=True, text=True, check=False
+    )
+    with open_desk(tmp_path) as desk:
+        (claimed,) = asyncio.run(desk.inbox.claim(10))
+    assert claimed.turn == left.stdout.strip()
+    assert (claimed.incoming.text, claimed.attempt) == ("left behind", 2)
+
+
+def test_who_is_dead():
+    """This process lives; one that had its number before it, or a number that nobody has, does not."""
+    host = socket.gethostname()
+    assert not is_dead(name_owner())
+    assert is_dead(f"{host}:{os.getpid()}:0123456789abcdef")
+    assert not is_dead(f"{host}:{os.getppid()}:0123456789abcdef")
+    assert not is_dead(f"elsewhere.{host}:{os.getpid()}:0123456789abcdef")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert is_dead(f"{host}:{ended.pid}:0123456789abcdef")
+
+
+def test_stopping(two):
+    """A turn that waits or is queued is stopped at once; one that runs is stopped by whoever runs it."""
+    mine, other = two
+
+    async def run():
+        running = await mine.accept("1")
+        waiting = await mine.accept("2")
+        assert await other.inbox.stop(waiting.turn) is State.STOPPED
+        assert await other.inbox.stop(running.turn) is State.RUNNING
+        assert await other.inbox.renew() == []
+        assert await mine.inbox.renew() == [running.turn]
+        assert await mine.inbox.stop("no such turn") is None
+        await mine.inbox.postpone(running, mine.make_ending(running, state=State.QUEUED), NOON + timedelta(minutes=5))
+        assert await mine.inbox.stop(running.turn) is State.STOPPED
+        mine.clock.move(600)
+        assert await mine.inbox.claim(10) == []
+        assert isinstance(await mine.accept("3"), Claimed)
+
+    asyncio.run(run())
+
+
+def test_stopping_what_had_begun(desk):
+    """What a queued turn had done before it was stopped stays in the history, closed so that the next can follow."""
+
+    async def run():
+        claimed = await desk.accept("press it")
+        await desk.inbox.postpone(claimed, desk.make_ending(claimed, "pressed", State.QUEUED), NOON)
+        await desk.inbox.stop(claimed.turn)
+        assert await desk.read(claimed.session.id) == ["press it", "(pressed)"]
+
+    asyncio.run(run())
+
+
+def test_begun_once(desk):
+    """A call that changes the world begins once for all attempts, until its turn has ended."""
+
+    async def run():
+        claimed = await desk.accept("hello")
+        assert await desk.inbox.begin(claimed, "1.a", "press")
+        assert not await desk.inbox.begin(claimed, "1.a", "press")
+        assert await desk.inbox.begin(claimed, "2.a", "press")
+        await desk.inbox.release(claimed)
+        (again,) = await desk.inbox.claim(1)
+        assert not await desk.inbox.begin(again, "1.a", "press")
+        await desk.finish(again)
+        rows = await desk.writer.do(lambda state: state.execute("SELECT count(*) FROM begun").fetchone())
+        assert rows == (0,)
+
+    asyncio.run(run())
+
+
+def test_postponing(desk):
+    """A turn that is left for later takes those behind it with it, and those that come meanwhile queue up, too."""
+
+    async def run():
+        first = await desk.accept("1")
+        second = await desk.accept("2")
+        elsewhere = await desk.accept("other", channel="web")
+        await desk.inbox.postpone(
+            first, desk.make_ending(first, "Later.", State.QUEUED), desk.clock() + timedelta(seconds=60)
+        )
+        third = await desk.accept("3")
+        assert [await read_state(desk, turn.turn) for turn in (first, second, third)] == [State.QUEUED] * 3
+        assert await read_state(desk, elsewhere.turn) is State.RUNNING
+        assert await desk.inbox.claim(10) == []
+        assert await desk.read(first.session.id) == []
+        desk.clock.move(61)
+        for text in ("1", "2", "3"):
+            (claimed,) = await desk.inbox.claim(10)
+            assert claimed.incoming.text == text
+            await desk.finish(claimed)
+
+    asyncio.run(run())
+
+
+def test_released(desk):
+    """A turn that is released goes to whoever comes next, with what it had taken, and before those behind it."""
+
+    async def run():
+        first = await desk.accept("1")
+        await desk.accept("2")
+        steps = close((say("1"),), "half")
+        await desk.inbox.keep(first, steps)
+        await desk.inbox.release(first)
+        (claimed,) = await desk.inbox.claim(10)
+        assert (claimed.turn, claimed.attempt, len(claimed.taken)) == (first.turn, 2, len(steps))
+
+    asyncio.run(run())
+
+
+def test_delivered_twice(desk):
+    """A message with a key is one turn, however often it comes; another person's, room's or channel's is another."""
+
+    async def run():
+        first = await desk.accept("hello", key="7")
+        again = await desk.accept("hello", key="7")
+        assert (again.turn, again.session, again.repeated) == (first.turn, first.session.id, True)
+        await desk.finish(first)
+        assert (await desk.accept("hello", key="7")).turn == first.turn
+        others = [
+            await desk.accept("hello", key="8"),
+            await desk.accept("hello", key="7", user="bob"),
+            await desk.accept("hello", key="7", channel="web"),
+            await desk.accept("hello", key="7", room="kitchen", situation="group"),
+            await desk.accept("hello", key="7", room="attic", situation="group"),
+        ]
+        assert len({one.turn for one in (first, *others)}) == 6
+        assert not any(isinstance(one, Accepted) and one.repeated for one in others)
+
+    asyncio.run(run())
+
+
+def test_delivered_twice_at_once(two):
+    """The same message that arrives twice at the same moment, also at two processes, is one turn."""
+
+    async def run():
+        found = [await desk.admit("hello", key="7") for desk in two]
+        assert not any(one.turn for one in found)
+        got = [await desk.add(one.session, "hello", key="7") for desk, one in zip(two, found, strict=True)]
+        assert isinstance(got[0], Claimed)
+        assert isinstance(got[1], Accepted)
+        assert got[1].repeated
+        assert got[1].turn == got[0].turn
+
+    asyncio.run(run())
+
+
+def test_nothing_to_deliver(desk):
+    """A turn with an address leaves its reply in the outbox, and one that was stopped leaves nothing there."""
+
+    async def run():
+        one = await desk.accept("hello", address="42")
+        await desk.finish(one, "Hi.")
+        two = await desk.accept("hello", address="42")
+        await desk.inbox.finish(two, desk.make_ending(two, "", State.STOPPED, messages=()))
+        return await desk.writer.do(lambda state: state.execute("SELECT turn_id, text FROM outbox").fetchall())
+
+    ((_, text),) = asyncio.run(run())
+    assert text == "Hi."
+
+
+@pytest.mark.parametrize("damage", ["request = '{'", "request = '{\"odd\": 1}'", "taken = x'00'", "place = '[]'"])
+def test_a_row_that_cannot_be_read(two, damage):
+    """A turn whose row is damaged is ended in words, and holds up neither the others nor its own session."""
+    mine, other = two
+
+    async def run():
+        broken, behind = await mine.accept("1"), await mine.accept("2")
+        await mine.accept("elsewhere", channel="web")
+        await mine.writer.do(lambda state: state.execute(f"UPDATE turns SET {damage} WHERE id = ?", (broken.turn,)))
+        mine.clock.move(31)
+        assert list_turns(await other.inbox.claim(10)) == ["elsewhere"]
+        reply = await mine.writer.do(lambda state: find_reply(state, broken.turn))
+        assert (reply.state, "cannot be read" in reply.text) == (State.FAILED, True)
+        assert [one.turn for one in await other.inbox.claim(10)] == [behind.turn]
+
+    asyncio.run(run())

@@ -1,0 +1,369 @@
+"""Claims about turns through the gateway: many at once, in order, heard, stopped, and left to the next start."""
+
+import asyncio
+import time
+
+import pytest
+from house import end, open_house, open_rows, read_log, read_roles, say, until
+
+from foreword.gateway import running
+from foreword.gateway.gateway import Closing, Rhythm
+from foreword.gateway.message import Incoming, State
+from foreword.runtime.acting import TimeLimits
+from foreword.runtime.ears import Asking, Calling, Returned, Words
+from foreword.runtime.loop import Bounds
+from foreword.runtime.toolbox import Further
+from foreword.testing import Called, Hangs, Refuses, Says
+from foreword.tools import Answer
+from foreword.turn import Tool, Toolset
+from foreword.words import Trust
+
+HASTY = Rhythm(look=0.02, renew=0.05, grace=0.0)
+PRESS = Says(calls=(Called(name="press", arguments={}),))
+
+
+class Button:
+    """A tool that counts how often it was pressed, and waits while its gate is shut."""
+
+    def __init__(self):
+        self.pressed = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def call(self, _assembly, _name, _arguments):
+        """Press."""
+        self.pressed += 1
+        await self.gate.wait()
+        return Answer(text="pressed", tokens=1)
+
+    def offer(self, *, changes=False):
+        """Offer it to the agents."""
+        tool = Tool(name="press", trust=Trust.PUBLIC, changes=changes)
+        return (Further(tools=Toolset([tool]), runs=self),)
+
+
+def read_said(body):
+    """Read the newest words of the person."""
+    return body["messages"][-1]["content"][-1]["text"]
+
+
+def test_many_at_once(tmp_path, stand_in):
+    """Forty sessions run at once, each answer is that of its own message, and each session in order."""
+    stand_in.choose = lambda body: Says(text=f"re: {read_said(body)}")
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            accepted = [
+                await gateway.accept(Incoming(text=f"{part} of {n}", user="alice", channel=f"c{n}"))
+                for part in ("one", "two")
+                for n in range(20)
+            ]
+            replies = [await gateway.wait(one.turn) for one in accepted]
+            return replies, [await gateway.sessions.read(one.session) for one in accepted[:20]]
+
+    replies, pasts = asyncio.run(run())
+    assert [reply.text for reply in replies] == [f"re: {part} of {n}" for part in ("one", "two") for n in range(20)]
+    for past, first, second in zip(pasts, replies, replies[20:], strict=False):
+        assert first.session == second.session
+        assert [row.turn for row in past] == [first.turn, second.turn]
+        assert first.finished <= second.finished
+    assert {request.refused for request in stand_in.requests} == {""}
+
+
+def test_hearing_late(tmp_path, stand_in):
+    """Who comes late hears what was said so far; of a turn that has ended, or never was, there is nothing to hear."""
+    stand_in.follow(Hangs(seconds=20, text="It was a dark"))
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            accepted = await gateway.accept(Incoming(text="Tell me.", user="alice"))
+            early = gateway.hear(accepted.turn)
+            first = await anext(early)
+            late = await anext(gateway.hear(accepted.turn))
+            assert await gateway.stop(accepted.turn)
+            rest = "".join([piece.text async for piece in early])
+            ended = [piece async for piece in gateway.hear(accepted.turn)]
+            never = [piece async for piece in gateway.hear("never")]
+            return first, late, rest, ended, never
+
+    first, late, rest, ended, never = asyncio.run(run())
+    assert isinstance(late, Words)
+    assert first.text
+    assert (first.text + rest).startswith(late.text)
+    assert (ended, never) == ([], [])
+
+
+def test_stopping_in_mid_sentence(tmp_path, stand_in):
+    """A turn that is stopped while it speaks ends at once; the log says so, and the next one follows."""
+    stand_in.follow(Hangs(seconds=20, text="It was a dark"), Says(text="Yes?"))
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            accepted = await gateway.accept(Incoming(text="Tell me.", user="alice"))
+            await anext(gateway.hear(accepted.turn))
+            started = time.monotonic()
+            assert await gateway.stop(accepted.turn)
+            took = time.monotonic() - started
+            stopped = await gateway.wait(accepted.turn)
+            assert not await gateway.stop(accepted.turn)
+            return stopped, took, await say(gateway, "And now?")
+
+    stopped, took, after = asyncio.run(run())
+    assert (stopped.state, stopped.text, after.text) == (State.STOPPED, "", "Yes?")
+    assert took < 10
+    assert read_roles(stand_in.body) == ["user", "assistant", "user"]
+    assert "(stopped before the end)" in str(stand_in.body["messages"][1])
+    assert stand_in.requests[-1].refused == ""
+    assert ("turn_completed", "warn", "stopped before the end") in [row[:3] for row in read_log(tmp_path)]
+
+
+def test_stopping_a_tool(tmp_path, stand_in):
+    """A turn that is stopped while a tool runs is closed with the call unanswered, and the next one follows."""
+    stand_in.follow(PRESS, Says(text="Yes?"))
+
+    async def run():
+        button = Button()
+        button.gate.clear()
+        async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
+            accepted = await gateway.accept(Incoming(text="Press.", user="alice"))
+            await until(lambda: button.pressed)
+            assert await gateway.stop(accepted.turn)
+            assert (await gateway.wait(accepted.turn)).state is State.STOPPED
+            return await say(gateway, "And now?")
+
+    assert asyncio.run(run()).text == "Yes?"
+    assert read_roles(stand_in.body) == ["user", "assistant", "user", "assistant", "user"]
+    assert "(not run: stopped before the end)" in str(stand_in.body["messages"][2])
+    assert stand_in.requests[-1].refused == ""
+
+
+def test_stopping_at_once(tmp_path, stand_in):
+    """A turn can be stopped before it has begun, twice, and by two at the same time."""
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            accepted = await gateway.accept(Incoming(text="hello", user="alice"))
+            async with asyncio.timeout(20):
+                got = await asyncio.gather(gateway.stop(accepted.turn), gateway.stop(accepted.turn))
+            stopped = await gateway.wait(accepted.turn)
+            return got, stopped, await say(gateway, "And now?")
+
+    got, stopped, after = asyncio.run(run())
+    assert got == [True, True]
+    assert (stopped.state, after.state) == (State.STOPPED, State.ANSWERED)
+    assert stand_in.requests[-1].refused == ""
+    assert "stopped" in [facts.get("outcome") for kind, _, _, facts in read_log(tmp_path) if kind == "turn_completed"]
+
+
+def test_stopping_as_it_begins(tmp_path, stand_in):
+    """A turn that is stopped between its claim and its first step ends like any other, and so does whoever stops it."""
+    stand_in.follow(PRESS, Says(text="first"), Says(text="third"))
+
+    async def run():
+        button = Button()
+        button.gate.clear()
+        async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
+            first, second = [await gateway.accept(Incoming(text=text, user="alice")) for text in ("1", "2")]
+            await until(lambda: button.pressed)
+            button.gate.set()
+            while gateway._known[second.turn].task is None:  # noqa: ASYNC110 - the very next moment counts
+                await asyncio.sleep(0)
+            async with asyncio.timeout(20):
+                assert await gateway.stop(second.turn)
+                return [await gateway.wait(one.turn) for one in (first, second)], await say(gateway, "3")
+
+    (first, second), third = asyncio.run(run())
+    assert (first.text, second.state, third.text) == ("first", State.STOPPED, "third")
+    assert stand_in.requests[-1].refused == ""
+
+
+def test_stopping_one_that_waits(tmp_path, stand_in):
+    """A turn that waits behind another is stopped without a call; the one before and the one after are answered."""
+    stand_in.follow(PRESS, Says(text="first"), Says(text="third"))
+
+    async def run():
+        button = Button()
+        button.gate.clear()
+        async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
+            turns = [await gateway.accept(Incoming(text=text, user="alice")) for text in ("1", "2", "3")]
+            await until(lambda: button.pressed)
+            assert await gateway.stop(turns[1].turn)
+            button.gate.set()
+            return [await gateway.wait(one.turn) for one in turns]
+
+    first, second, third = asyncio.run(run())
+    assert [reply.state for reply in (first, second, third)] == [State.ANSWERED, State.STOPPED, State.ANSWERED]
+    assert (first.text, third.text) == ("first", "third")
+    assert ("turn_completed", "warn", "stopped before it began") in [row[:3] for row in read_log(tmp_path)]
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_asking(tmp_path, stand_in, allowed):
+    """Before something is changed the person is asked, also one who comes late; their answer decides."""
+    stand_in.follow(PRESS, Says(text="So be it."))
+
+    async def run():
+        button = Button()
+        async with open_house(tmp_path, stand_in, further=button.offer(changes=True)) as gateway:
+            accepted = await gateway.accept(Incoming(text="Press.", user="alice", asks=True))
+            async for piece in gateway.hear(accepted.turn):
+                if isinstance(piece, Asking):
+                    break
+            late = gateway.hear(accepted.turn)
+            assert await anext(late) == piece
+            assert not gateway.decide(accepted.turn, "another question", allowed=True)
+            assert not gateway.decide("another turn", piece.id, allowed=True)
+            assert button.pressed == 0
+            assert gateway.decide(accepted.turn, piece.id, allowed=allowed)
+            assert not gateway.decide(accepted.turn, piece.id, allowed=not allowed)
+            heard = [one async for one in late]
+            return button.pressed, heard, await gateway.wait(accepted.turn)
+
+    pressed, heard, reply = asyncio.run(run())
+    assert pressed == int(allowed)
+    assert Returned(name="press", done=allowed) in heard
+    assert Calling(name="press") not in heard
+    assert reply.text == "So be it."
+    assert ("did not allow" in str(stand_in.body["messages"][-1])) is not allowed
+
+
+def test_silence_is_a_no(tmp_path, stand_in, monkeypatch):
+    """Who is asked and says nothing has not allowed it; where nobody can be asked, it is done."""
+    monkeypatch.setattr(running, "THINKING", 0.02)
+    stand_in.follow(PRESS, Says(text="Not done."), PRESS, Says(text="Done."))
+
+    async def run():
+        button = Button()
+        async with open_house(tmp_path, stand_in, further=button.offer(changes=True)) as gateway:
+            silent = await say(gateway, "Press.", asks=True)
+            before = button.pressed
+            deaf = await say(gateway, "Press.")
+            return silent.text, before, deaf.text, button.pressed
+
+    assert asyncio.run(run()) == ("Not done.", 0, "Done.", 1)
+
+
+def test_left_to_the_next_start(tmp_path, stand_in):
+    """A gateway that closes leaves a running turn to the next, which goes on after its last step."""
+    stand_in.follow(PRESS, Hangs(seconds=20), Says(text="Pressed it."), Says(text="Hello."))
+
+    async def run():
+        button = Button()
+        async with open_house(tmp_path, stand_in, further=button.offer(changes=True), rhythm=HASTY) as gateway:
+            accepted = await gateway.accept(Incoming(text="Press.", user="alice"))
+            behind = await gateway.accept(Incoming(text="Hello?", user="alice"))
+            waiting = asyncio.create_task(gateway.wait(accepted.turn))
+            await until(lambda: len(stand_in.requests) == 2)
+        left = await asyncio.wait_for(waiting, 5)
+        with pytest.raises(Closing):
+            await gateway.accept(Incoming(text="Too late.", user="alice"))
+        async with open_house(tmp_path, stand_in, further=button.offer(changes=True)) as gateway:
+            replies = [await end(gateway, turn.turn) for turn in (accepted, behind)]
+            return left, replies, button.pressed
+
+    left, (first, second), pressed = asyncio.run(run())
+    assert not left.state.ended
+    assert (first.text, second.text, pressed) == ("Pressed it.", "Hello.", 1)
+    assert read_roles(stand_in.requests[2].body) == ["user", "assistant", "user"]
+    assert {request.refused for request in stand_in.requests} == {""}
+
+
+def test_graceful(tmp_path, stand_in):
+    """A turn that needs little more time is finished before the gateway closes."""
+    stand_in.follow(PRESS, Says(text="Done."))
+
+    async def run():
+        button = Button()
+        button.gate.clear()
+        async with open_house(tmp_path, stand_in, further=button.offer()) as gateway:
+            accepted = await gateway.accept(Incoming(text="Press.", user="alice"))
+            await until(lambda: button.pressed)
+            asyncio.get_running_loop().call_later(0.05, button.gate.set)
+        return accepted.turn
+
+    turn = asyncio.run(run())
+    with open_rows(tmp_path) as state:
+        assert state.execute("SELECT state, reply FROM turns WHERE id = ?", (turn,)).fetchone() == ("answered", "Done.")
+
+
+def test_who_hangs_up(tmp_path, stand_in):
+    """Who goes away while their message is being accepted blocks nothing: it is answered, and so is the next."""
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            for delay in range(8):
+                task = asyncio.create_task(gateway.accept(Incoming(text=f"hello {delay}", user="alice")))
+                for _ in range(delay):
+                    await asyncio.sleep(0)
+                task.cancel()
+            async with asyncio.timeout(20):
+                return await say(gateway, "Still there?")
+
+    assert asyncio.run(run()).state is State.ANSWERED
+    with open_rows(tmp_path) as state:
+        assert state.execute("SELECT DISTINCT state FROM turns").fetchall() == [("answered",)]
+
+
+def test_the_same_message_twice_at_once(tmp_path, stand_in):
+    """A message that a channel delivers ten times at the same moment is one turn with one call."""
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            message = Incoming(text="hello", user="alice", key="m1")
+            got = await asyncio.gather(*(gateway.accept(message) for _ in range(10)))
+            replies = await asyncio.gather(*(gateway.wait(one.turn) for one in got))
+            return got, replies
+
+    got, replies = asyncio.run(run())
+    assert len({one.turn for one in got}) == 1
+    assert sorted(one.repeated for one in got) == [False, *[True] * 9]
+    assert {reply.text for reply in replies} == {"Yes."}
+    assert len(stand_in.requests) == 1
+
+
+def test_two_processes(tmp_path, stand_in):
+    """Two gateways over one state answer each message once, and who waits at the one hears of what the other did."""
+    stand_in.choose = lambda body: Says(text=f"re: {read_said(body)}")
+
+    async def run():
+        async with (
+            open_house(tmp_path, stand_in) as one,
+            open_house(tmp_path, stand_in) as two,
+            asyncio.timeout(60),
+        ):
+            turns = [await one.accept(Incoming(text=f"{n}", user="alice")) for n in range(6)]
+            heard = [[piece async for piece in one.hear(turn.turn)] for turn in turns]
+            replies = [await gateway.wait(turn.turn) for turn in turns for gateway in (one, two)]
+            return replies, heard
+
+    replies, heard = asyncio.run(run())
+    assert [reply.text for reply in replies] == [f"re: {n}" for n in range(6) for _ in range(2)]
+    assert len(heard) == 6
+    assert len(stand_in.requests) == 6
+
+
+def test_stopped_from_elsewhere(tmp_path, stand_in):
+    """A turn that another process runs is stopped by it when somebody says so here."""
+    stand_in.follow(Hangs(seconds=20))
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as one, open_house(tmp_path, stand_in) as two:
+            accepted = await one.accept(Incoming(text="hello", user="alice"))
+            await until(lambda: stand_in.requests)
+            assert await two.stop(accepted.turn)
+            return await asyncio.wait_for(two.wait(accepted.turn), 20)
+
+    assert asyncio.run(run()).state is State.STOPPED
+
+
+def test_behind_one_that_is_queued(tmp_path, stand_in):
+    """Nobody is left waiting behind a turn that is queued for later; all of them are answered in order."""
+    stand_in.follow(*[Refuses()] * 4, *[Says(text=text) for text in ("1", "2", "3")])
+
+    async def run():
+        async with open_house(tmp_path, stand_in, bounds=Bounds(limits=TimeLimits(usual=5))) as gateway:
+            turns = [await gateway.accept(Incoming(text=text, user="alice")) for text in ("a", "b", "c")]
+            async with asyncio.timeout(30):
+                return [await end(gateway, one.turn) for one in turns]
+
+    assert [reply.text for reply in asyncio.run(run())] == ["1", "2", "3"]
