@@ -22,6 +22,16 @@ def test_context(once, provider):
     assert len(provider.requests) == 1
 
 
+def test_context_is_what_is_sent(once):
+    """/context counts every tool of the next turn, so that the turn weighs what was foreseen."""
+    once("Hello.")
+    foreseen, _, sent = (
+        re.search(r"tool schemas ([\d,]+)", run.out)
+        for run in (once("/context"), once("Again."), once("/context last"))
+    )
+    assert foreseen[1] == sent[1]
+
+
 def test_why(once, provider):
     """/why says why a slot is as it is, and what the last turn did, also where it failed."""
     assert "nothing was said yet" in once("/why").err
