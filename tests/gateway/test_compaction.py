@@ -3,9 +3,10 @@
 import asyncio
 import json
 
+import pytest
 from house import CONFIG, FILES, open_house, open_rows, read_log, read_roles, say
 
-from foreword.gateway.compaction import choose_cut
+from foreword.gateway.compaction import choose_cut, leave_out
 from foreword.gateway.past import Kind, Row
 from foreword.runtime.toolbox import Further
 from foreword.testing import Called, Refuses, Says
@@ -191,3 +192,23 @@ def test_what_stays():
     assert [row.position for row in choose_cut(make_rows(1, 1, 1, 1), 100).kept] == [3, 4]
     assert [row.position for row in choose_cut(make_rows(1), 100).kept] == []
     assert choose_cut([], 100).folded == ()
+
+
+class Scales:
+    """A meter by words that knows how often it was asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def count(self, text):
+        """Count words."""
+        self.asked += 1
+        return len(text.split())
+
+
+@pytest.mark.parametrize(("after", "most", "kept"), [(0, 4, ["d d", "e e"]), (1, 4, ["a a", "e e"]), (0, 0, ["e e"])])
+def test_what_is_left_out(after, most, kept):
+    """The oldest are left out until the rest fits, the newest stays, and no line is weighed twice."""
+    scales = Scales()
+    assert leave_out(["a a", "b b", "c c", "d d", "e e"], scales, most, after=after) == kept
+    assert scales.asked == 5

@@ -63,9 +63,7 @@ def write_order(cut: Cut, meter: Meter, room: int) -> str:
     if sum(map(meter.count, lines)) > most:
         share = max(SHARE, most * 2 // max(1, len(lines)))
         lines = [shorten(line, share) for line in lines]
-    while len(lines) > 1 and sum(map(meter.count, lines)) > most:
-        lines = [lines[0], *lines[2:]]
-    transcript = "\n\n".join(lines)
+    transcript = "\n\n".join(leave_out(lines, meter, most, after=1))
     return f"{read_prompt('gateway/summarise')}\n\n<conversation>\n{transcript}\n</conversation>"
 
 
@@ -73,12 +71,20 @@ def shorten_all(cut: Cut, meter: Meter, room: int) -> str:
     """Sum up by rule: what each said, cut to its beginning and end, the newest last; the oldest are left out first."""
     most = max(200, int(room * SUMMARY))
     lines = [f"{message.role}: {shorten(' '.join(message.text.split()), SHARE)}" for message in list_spoken(cut)]
-    left_out = 0
-    while len(lines) > 1 and sum(map(meter.count, lines)) > most:
-        lines.pop(0)
-        left_out += 1
+    kept = leave_out(lines, meter, most)
+    left_out = len(lines) - len(kept)
     first = [f"({left_out} earlier messages are left out.)"] if left_out else []
-    return "\n".join([*first, *lines])
+    return "\n".join([*first, *kept])
+
+
+def leave_out(lines: Sequence[str], meter: Meter, most: int, *, after: int = 0) -> list[str]:
+    """Leave out the oldest lines after the first so many, until the rest weighs little enough; one always stays."""
+    weights = [meter.count(line) for line in lines]  # each once: a conversation may have thousands
+    weight, start = sum(weights), after
+    while weight > most and after + len(lines) - start > 1:
+        weight -= weights[start]
+        start += 1
+    return [*lines[:after], *lines[start:]]
 
 
 def shorten(text: str, most: int) -> str:

@@ -8,6 +8,7 @@ after the last one, and no finished call of a tool is made twice.
 """
 
 import asyncio
+from collections import deque
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -57,7 +58,7 @@ class Loop:
         self._tools = tools or BuiltIn(workspace)
         self._bounds = bounds
         self._retrying = retrying
-        self._recent: list[datetime] = []
+        self._recent: deque[datetime] = deque()
 
     async def run(self, work: Work, place: Teller, ears: Ears = DEAF) -> Outcome:
         """Run a turn, and say what came of it; a model that cannot be opened is an InputError."""
@@ -70,7 +71,8 @@ class Loop:
             cached_tokens=measure_prefix(work.assembly),
         )
         now = place.trace.timepiece.now()
-        self._recent = [moment for moment in self._recent if moment > now - BUSY]
+        while self._recent and self._recent[0] <= now - BUSY:
+            self._recent.popleft()
         run = Run(line, work, self._tools, self._bounds)
         try:
             with place.step(EventType.TURN_STARTED, model=work.assembly.turn.model, attempt=work.attempt) as turn:
