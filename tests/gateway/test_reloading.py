@@ -6,7 +6,7 @@ from house import CONFIG, open_house, say
 
 from foreword.events.event import EventType
 from foreword.gateway.message import State
-from foreword.testing import Heard, Says
+from foreword.testing import Heard, Says, listen
 
 
 def test_told(tmp_path, stand_in):
@@ -44,3 +44,20 @@ def test_an_edited_budget(tmp_path, stand_in):
 
     before, after = asyncio.run(run())
     assert (before.state, after.state) == (State.ANSWERED, State.REFUSED)
+
+
+def test_another_address(tmp_path, stand_in):
+    """An edited address of a provider is the one that the next turn speaks to."""
+    stand_in.choose = lambda _: Says(text="The first.")
+
+    async def run():
+        with listen() as other:
+            other.choose = lambda _: Says(text="The second.")
+            async with open_house(tmp_path, stand_in) as gateway:
+                before = await say(gateway, "Who is there?")
+                edited = f"{CONFIG}providers: {{anthropic: {{base_url: '{other.url}'}}}}\n"
+                (tmp_path / "foreword.yaml").write_text(edited)
+                gateway.workspace.refresh(now=True)
+                return before.text, (await say(gateway, "And now?")).text
+
+    assert asyncio.run(run()) == ("The first.", "The second.")

@@ -21,6 +21,8 @@ class Choices:
         """Choose the model of an agent or of its session; where no key is set at all, the embedded one."""
         config = self._workspace.config
         model = choose_model(chosen or config.agents[agent].model, config, self._environ).model
+        if self._models.follow(config):
+            self._opened.clear()
         if model not in self._opened:
             await self._models.start(model)
             self._opened.add(model)

@@ -39,8 +39,12 @@ class Opened:
 
 def open_models(config: Config, environ: Mapping[str, str] | Secrets | None = None) -> "Models":
     """Open models at the addresses of a configuration, and with its facts about them."""
-    addresses = {name: provider.base_url for name, provider in config.providers.items()}
-    return Models(addresses, environ, overrides=config.models)
+    return Models(list_addresses(config), environ, overrides=config.models)
+
+
+def list_addresses(config: Config) -> Mapping[str, str]:
+    """List the addresses that a configuration has for providers."""
+    return {name: provider.base_url for name, provider in config.providers.items()}
 
 
 class Models:
@@ -62,13 +66,27 @@ class Models:
         self._models: dict[str, Opened] = {}
         self._engines: dict[str, Engine] = {}
 
+    def follow(self, config: Config) -> bool:
+        """Hold to the addresses of a configuration that was read anew; return whether they are others.
+
+        Models are then opened again when they are next looked for; the embedded one has no address and stays.
+        """
+        addresses = list_addresses(config)
+        if addresses == self._addresses:
+            return False
+        with self._opening:
+            self._addresses = addresses
+            self._models = {name: opened for name, opened in self._models.items() if name in self._engines}
+        return True
+
     def find(self, name: str) -> Opened:
         """Find a model by `provider:model`, or say what is missing."""
-        if name not in self._models:
+        opened = self._models.get(name)
+        if opened is None:
             with self._opening:  # turns that begin at once ask from several threads, and a model is opened once
-                if name not in self._models:
-                    self._models[name] = self._open(name)
-        return self._models[name]
+                opened = self._models.get(name) or self._open(name)
+                self._models[name] = opened
+        return opened
 
     async def start(self, name: str) -> Opened:
         """Find a model and have it up before anybody waits for its first word: imported, fetched and loaded."""
