@@ -27,12 +27,12 @@ def test_lanes(tmp_path, stand_in):
     assert {one.state for one in (bob, stranger, again)} == {State.ANSWERED}
     assert bob.session == again.session != stranger.session
     theirs = stand_in.requests[2].body
-    assert "bob, in the room: What is the cake for?" in str(theirs["messages"])
+    assert "bob: What is the cake for?" in str(theirs["messages"])
     assert "For Sunday." in str(theirs["messages"])
     assert "The cake is for Sunday" not in str(theirs)
     assert "memory/social" not in str(theirs)
     mine = str(stand_in.body["messages"])
-    assert mine.count("telegram:7, in the room: Hi all") == 1
+    assert mine.count("telegram:7: Hi all") == 1
     assert mine.index("What is the cake for?") < mine.index("Hi all") < mine.index("Thanks")
 
 

@@ -19,6 +19,7 @@ FULL = 0.8  # of the room for a conversation; beyond it the oldest turns are fol
 STAYS = 0.3  # of that room: what is newest and stays as it was said
 SUMMARY = 0.1  # of that room: the most that a summary may weigh
 TOLD = 0.6  # of that room: the most that is told to whoever sums up
+END = "</conversation>"  # what nothing in a conversation may be
 SHARE = 400  # characters of one message where no model sums up
 
 
@@ -65,8 +66,8 @@ def write_order(cut: Cut, meter: Meter, room: int) -> str:
         lines = [shorten(line, share) for line in lines]
     while len(lines) > 1 and sum(map(meter.count, lines)) > most:
         lines = [lines[0], *lines[2:]]
-    transcript = "\n\n".join(lines)
-    return f"{read_prompt('gateway/summarise')}\n\n<conversation>\n{transcript}\n</conversation>"
+    transcript = "\n\n".join(lines).replace(END, END.replace("/", "/ "))
+    return f"{read_prompt('gateway/summarise')}\n\n<conversation>\n{transcript}\n{END}"
 
 
 def shorten_all(cut: Cut, meter: Meter, room: int) -> str:

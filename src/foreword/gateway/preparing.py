@@ -19,7 +19,7 @@ from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.lane import find_lane
 from foreword.gateway.past import Row, fold, read_past
-from foreword.gateway.room import catch_up
+from foreword.gateway.room import catch_up, name_speaker
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, recount
 from foreword.tokens import Meter
@@ -203,7 +203,7 @@ def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: 
         room=incoming.room,
         situation=incoming.situation,
         session=session.id,
-        message=incoming.text,
+        message=name_speaker(incoming.user, incoming.text) if incoming.room else incoming.text,
         history=recount(join(past)),
         project=incoming.project,
         plan=session.plan if incoming.plan is None else incoming.plan,

@@ -24,13 +24,18 @@ WHERE sessions.agent = ? AND sessions.channel = ? AND sessions.room = ? AND sess
 ORDER BY turns.number DESC LIMIT ?"""
 
 
+def name_speaker(user: str, text: str) -> str:
+    """Say who spoke, since in a room it may be anybody."""
+    return f"{user or 'somebody'}: {text}"
+
+
 def catch_up(state: sqlite3.Connection, session: Session) -> int:
     """Add what the other lanes of a room said since; return how many exchanges that is."""
     lane = session.lane
     since = write_moment(session.created - BACK)
     found = state.execute(BESIDE, (lane.agent, lane.channel, lane.room, session.id, since, session.id, MOST)).fetchall()
     for turn, user, text, reply in reversed(found):
-        told = f"{user or 'somebody'}, in the room: {text}"
+        told = name_speaker(user, text)
         messages = dump([say(told), ModelResponse(parts=[TextPart(content=reply)])])
         tokens = (len(told) + len(reply)) // ROUGHLY
         add_piece(state, session.id, Piece(kind=Kind.ROOM, messages=messages, tokens=tokens, turn=turn))
