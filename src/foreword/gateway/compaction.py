@@ -19,6 +19,7 @@ FULL = 0.8  # of the room for a conversation; beyond it the oldest turns are fol
 STAYS = 0.3  # of that room: what is newest and stays as it was said
 SUMMARY = 0.1  # of that room: the most that a summary may weigh
 TOLD = 0.6  # of that room: the most that is told to whoever sums up
+END = "</conversation>"  # what nothing in a conversation may be
 SHARE = 400  # characters of one message where no model sums up
 
 
@@ -63,8 +64,8 @@ def write_order(cut: Cut, meter: Meter, room: int) -> str:
     if sum(map(meter.count, lines)) > most:
         share = max(SHARE, most * 2 // max(1, len(lines)))
         lines = [shorten(line, share) for line in lines]
-    transcript = "\n\n".join(leave_out(lines, meter, most, after=1))
-    return f"{read_prompt('gateway/summarise')}\n\n<conversation>\n{transcript}\n</conversation>"
+    transcript = "\n\n".join(leave_out(lines, meter, most, after=1)).replace(END, END.replace("/", "/ "))
+    return f"{read_prompt('gateway/summarise')}\n\n<conversation>\n{transcript}\n{END}"
 
 
 def shorten_all(cut: Cut, meter: Meter, room: int) -> str:

@@ -27,7 +27,7 @@ ORDER BY turns.number DESC LIMIT ?"""
 
 def name_speaker(user: str, text: str) -> str:
     """Say who says something in a room; no further line of it can be taken for the words of another."""
-    return f"{user or 'somebody'}, in the room: " + "\n  ".join(text.splitlines())
+    return f"{user or 'somebody'}: " + "\n  ".join(text.splitlines())
 
 
 def find_words(incoming: Incoming) -> str:

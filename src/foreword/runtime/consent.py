@@ -1,4 +1,4 @@
-"""What comes before a call that changes something: it is begun once, and a person is asked where that is possible."""
+"""What comes before a call that changes something: a person is asked where that is possible, and it is begun once."""
 
 import json
 
@@ -32,15 +32,22 @@ class Call:
 
 
 async def find_objection(step: Step, ears: Ears, call: Call) -> str:
-    """Say why a call is not made, in words for the model: it had begun before, or a person does not allow it."""
+    """Say why a call is not made, in words for the model: a person does not allow it, or it had begun before."""
     name = call.tool.name
     if not call.tool.changes:
         return ""
+    if call.tool.confirm and (refusal := await find_refusal(step, ears, call)):
+        return refusal
+    # Only now: one that was interrupted while the person thought has not begun, and is asked about again.
     if not await ears.may_begin(call.id, name):
         step.note(interrupted="yes")
         return BEGUN.format(name=name)
-    if not call.tool.confirm:
-        return ""
+    return ""
+
+
+async def find_refusal(step: Step, ears: Ears, call: Call) -> str:
+    """Ask a person where one can be asked, and say that they do not allow a call."""
+    name = call.tool.name
     allowed = await ears.is_allowed(Asking(id=call.id, name=name, question=write_question(call.asked)))
     if allowed is None:
         return "" if call.clearance <= call.tool.reaches else BELOW.format(name=name, reaches=call.tool.reaches)
