@@ -157,8 +157,8 @@ def test_too_long_after_a_tool(tmp_path, stand_in):
 
     _, reply = asyncio.run(run())
     assert (reply.text, counts.count) == ("Pressed.", 1)
-    called, last = stand_in.requests[1], stand_in.requests[4]
-    assert reply.usage.tokens_in == called.counted.total + last.counted.total
+    called, folded, last = stand_in.requests[1], stand_in.requests[3], stand_in.requests[4]
+    assert reply.usage.tokens_in == called.counted.total + folded.counted.total + last.counted.total
     assert "tool_result" in str(last.body["messages"][-1])
     assert last.refused == ""
 

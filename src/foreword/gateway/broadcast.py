@@ -19,6 +19,11 @@ class Broadcast:
         self.ended = asyncio.Event()
         """Set when the turn has ended, or was left for later."""
 
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
     async def pass_on(self, delta: Delta) -> None:
         """Pass a piece on; a listener that does not keep up is left behind rather than waited for."""
         match delta:

@@ -5,13 +5,11 @@ it is, but none that changes something, the list of the asker's tasks among it, 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName
-from foreword.events.event import Usage
 from foreword.frozen import frozen
 from foreword.runtime.acting import HERE
 from foreword.runtime.failing import ToolFailed
@@ -22,9 +20,6 @@ from foreword.tools import DELEGATE, TASKS, Answer
 from foreword.turn import Extension, Toolset, Turn
 from foreword.words import Mode
 from foreword.workspace import Workspace
-
-BESIDE: ContextVar[list[tuple[Usage, float | None]]] = ContextVar("beside")
-"""What the subagents of the turn under way have used."""
 
 
 @frozen
@@ -59,7 +54,6 @@ class Delegating:
         turn = replace(make_subturn(assembly, agent, task), model=await self._choose(agent))
         sub = await means.assemble(equip(turn, *await means.toolbox.find(agent)))
         outcome = await means.loop.run(Work(assembly=sub), HERE.get())
-        BESIDE.get([]).append((outcome.usage, outcome.cost_usd))
         if outcome.end is not End.ANSWERED:
             raise ToolFailed(f"the helper came to no end: {outcome.text}")
         return Answer(text=outcome.text, tokens=assembly.terms.meter.count(outcome.text))

@@ -80,6 +80,8 @@ class Ending:
     prompt_hash: str = ""
     tokens: int = 0
     """What the messages weigh in the history."""
+    cut: bool = False
+    """Whether the reply ends because it became too long."""
     plan: bool = False
     """Whether the reply is a plan, which is kept as such."""
     wait: float | None = None

@@ -93,3 +93,5 @@ class Reply:
     usage: Usage = Usage()
     cost_usd: float | None = 0.0
     prompt_hash: str = ""
+    cut: bool = False
+    """Whether the reply ends because it became too long."""

@@ -10,7 +10,7 @@ from foreword.gateway.moment import read_moment
 
 ASKED = (
     "SELECT turns.id, turns.session_id, sessions.agent, turns.user_id, turns.state, turns.reply, turns.received,"
-    " turns.finished, turns.usage, turns.cost_usd, turns.prompt_hash"
+    " turns.finished, turns.usage, turns.cost_usd, turns.prompt_hash, turns.cut"
     " FROM turns JOIN sessions ON sessions.id = turns.session_id"
 )
 
@@ -35,12 +35,13 @@ def make_reply(claimed: Claimed, ending: Ending) -> Reply:
         usage=ending.spent.usage,
         cost_usd=ending.spent.cost_usd,
         prompt_hash=ending.prompt_hash,
+        cut=ending.cut,
     )
 
 
 def read_reply(row: tuple[object, ...]) -> Reply:
     """Read a row."""
-    turn, session, agent, user, state, text, received, finished, usage, cost, prompt = row
+    turn, session, agent, user, state, text, received, finished, usage, cost, prompt, cut = row
     return Reply(
         turn=str(turn),
         session=str(session),
@@ -53,4 +54,5 @@ def read_reply(row: tuple[object, ...]) -> Reply:
         usage=Usage(**json.loads(str(usage))) if usage else Usage(),
         cost_usd=float(str(cost)) if cost is not None else (None if usage else 0.0),
         prompt_hash=str(prompt or ""),
+        cut=bool(cut),
     )

@@ -8,6 +8,7 @@ from foreword.gateway.inbox import Claimed, Inbox
 from foreword.runtime.ears import Asking, Ears, ask_nobody
 
 THINKING = 600.0  # seconds that a person has to answer
+ALONE = 30.0  # seconds that are waited where nobody listens, as after a restart
 
 
 class Running:
@@ -58,7 +59,7 @@ class Running:
         self._questions[asking.id] = waiting
         await self.broadcast.pass_on(asking)
         try:
-            async with asyncio.timeout(THINKING):
+            async with asyncio.timeout(THINKING if self.broadcast.heard else ALONE):
                 return await waiting
         except TimeoutError:
             return False

@@ -84,8 +84,16 @@ class Sessions:
         return await self._writer.do(lambda state: read_past(state, identifier))
 
     async def set_plan(self, identifier: str, *, on: bool) -> None:
-        """Have the agent only plan in this session, or let it act."""
-        await self._set(identifier, "plan", int(on))
+        """Have the agent only plan in this session, or let it act, which drops a plan that nobody has accepted."""
+
+        def work(state: sqlite3.Connection) -> None:
+            if state.execute("UPDATE sessions SET plan = ? WHERE id = ?", (int(on), identifier)).rowcount != 1:
+                raise NotFound("session")
+            newest = None if on else find_newest(state, identifier)
+            if newest and newest.state is PlanState.PROPOSED:
+                mark_plan(state, newest.id, PlanState.DROPPED)
+
+        await self._writer.do(work)
 
     async def set_model(self, identifier: str, model: str) -> None:
         """Choose another model for this session; nothing goes back to the agent's own."""

@@ -147,11 +147,12 @@ class SqliteInbox:
             self._set(
                 state,
                 claimed,
-                "state = ?, reply = ?, usage = ?, cost_usd = ?, prompt_hash = ?, finished = ?, taken = NULL,"
+                "state = ?, reply = ?, cut = ?, usage = ?, cost_usd = ?, prompt_hash = ?, finished = ?, taken = NULL,"
                 " lease_owner = '', lease_until = 0",
                 (
                     str(ending.state),
                     ending.text,
+                    int(ending.cut),
                     json.dumps(asdict(ending.spent.usage)),
                     ending.spent.cost_usd,
                     ending.prompt_hash,

@@ -9,15 +9,15 @@ from typing import Protocol
 
 from foreword.assembly import Assembly
 from foreword.errors import BudgetError, InputError
-from foreword.events.event import EventType, Level, Usage
+from foreword.events.event import EventType, Level
 from foreword.events.trace import Trace, describe_error
 from foreword.frozen import frozen
-from foreword.gateway.delegating import BESIDE
-from foreword.gateway.inbox import Claimed, Ending, Inbox, LeaseLost
+from foreword.gateway.inbox import Claimed, Ending, Inbox, LeaseLost, Spent
 from foreword.gateway.message import State
-from foreword.gateway.preparing import Prepared, Preparing
+from foreword.gateway.preparing import Changed, Prepared, Preparing
 from foreword.gateway.room import find_words
-from foreword.runtime.ears import Ears, ListenerFailed
+from foreword.runtime.calling import SPENT
+from foreword.runtime.ears import Calling, Delta, Ears, ListenerFailed
 from foreword.runtime.history import Messages, close, find_answer, say
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
@@ -25,6 +25,7 @@ from foreword.turn import Turn
 
 STOPPED = "stopped before the end"
 TOO_LATE = "The model could not be reached for a day, so this message stays unanswered. Please send it again."
+TOLD = (InputError, BudgetError)  # whose words are for the person
 BROKEN = "Something went wrong here, and not with you. The log has the details."
 ENDS = {End.ANSWERED: State.ANSWERED, End.REFUSED: State.REFUSED, End.FAILED: State.FAILED, End.QUEUED: State.QUEUED}
 
@@ -53,11 +54,19 @@ class Aside(Protocol):
 class Steps:
     """The steps of one turn as they are kept."""
 
-    def __init__(self, claimed: Claimed, inbox: Inbox, ears: Ears) -> None:
+    def __init__(self, claimed: Claimed, inbox: Inbox, preparing: Preparing, ears: Ears) -> None:
         self.messages: Messages = claimed.taken
         self._claimed = claimed
         self._inbox = inbox
-        self.ears = replace(ears, step=self._keep)
+        self._preparing = preparing
+        self._hear = ears.delta
+        self.ears = replace(ears, delta=self._pass_on, step=self._keep)
+
+    async def _pass_on(self, delta: Delta) -> None:
+        """Pass on a piece; before each tool it is looked whether the person may still see what it would show."""
+        if isinstance(delta, Calling) and (fault := self._preparing.find_change(self._claimed)):
+            raise Changed(fault)
+        await self._hear(delta)
 
     async def _keep(self, messages: Messages) -> None:
         await self._inbox.keep(self._claimed, messages)
@@ -82,7 +91,8 @@ class Working:
 
     async def work(self, trace: Trace, claimed: Claimed, ears: Ears, stopped: Callable[[], bool]) -> Ending:
         """Work on a turn to its end, or as far as it goes now; a process that ends leaves it to the next one."""
-        steps = Steps(claimed, self._inbox, ears)
+        SPENT.set([])
+        steps = Steps(claimed, self._inbox, self._preparing, ears)
         if stopped():  # before it began
             return await self._settle(trace, claimed, self._stop(trace, claimed, steps))
         try:
@@ -125,9 +135,10 @@ class Working:
         """End a turn that went wrong, and tell it unless the loop has; one that was taken over is nobody's here."""
         if isinstance(error, ListenerFailed) and isinstance(error.__cause__, LeaseLost):
             raise error.__cause__ from error
+        changed = isinstance(error, ListenerFailed) and isinstance(error.__cause__, Changed)
         if trace.failure is not error:
             trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
-        told = str(error) if isinstance(error, InputError | BudgetError) else BROKEN
+        told = str(error.__cause__ if changed else error) if changed or isinstance(error, TOLD) else BROKEN
         # What was refused before any model saw it stays out of the history: it may be what is too long.
         unseen = told is not BROKEN and not steps.messages
         return self._end(claimed, State.FAILED, told, () if unseen else steps.close("the turn failed"))
@@ -142,18 +153,12 @@ class Working:
 
     async def _answer(self, trace: Trace, claimed: Claimed, steps: Steps) -> Ending:
         prepared = await self._preparing.prepare(trace, claimed)
-        beside: list[tuple[Usage, float | None]] = []
-        BESIDE.set(beside)
         outcome = await self._run(trace, claimed, prepared, steps)
-        spent = claimed.spent.add(outcome.usage, outcome.cost_usd)
         if outcome.too_long and prepared.history:
             prepared = await self._preparing.prepare(trace, claimed, fold=True)
             # The last message says that it was too long; what the tools did before it is not done again.
             taken = outcome.messages[:-1] if find_answer(outcome.messages[:-1]) else ()
             outcome = await self._run(trace, replace(claimed, taken=taken), prepared, steps)
-            spent = spent.add(outcome.usage, outcome.cost_usd)
-        for usage, usd in beside:
-            spent = spent.add(usage, usd)
         state, text = ENDS[outcome.end], outcome.text
         if state.ended and (fault := self._preparing.find_change(claimed)):
             state, text = State.FAILED, fault
@@ -162,10 +167,11 @@ class Working:
             state=state,
             text=text,
             messages=outcome.messages,
-            spent=spent,
+            spent=add_up(claimed),
             now=self._preparing.now(),
             prompt_hash=outcome.prompt_hash,
             tokens=weight,
+            cut=outcome.cut,
             plan=state is State.ANSWERED and prepared.assembly.turn.plan,
             wait=outcome.wait,
         )
@@ -180,7 +186,7 @@ class Working:
             state=state,
             text=text,
             messages=messages,
-            spent=claimed.spent,
+            spent=add_up(claimed),
             now=self._preparing.now(),
             tokens=self._preparing.weigh_roughly(messages),
         )
@@ -219,3 +225,11 @@ class Working:
                 tries += 1
             else:
                 return
+
+
+def add_up(claimed: Claimed) -> Spent:
+    """Add up what a turn has used, earlier attempts and all that it led to included."""
+    spent = claimed.spent
+    for usage, usd in SPENT.get([]):
+        spent = spent.add(usage, usd)
+    return spent

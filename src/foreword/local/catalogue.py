@@ -21,6 +21,7 @@ class Weights:
     template: str = ""
     temperature: float | None = None
     top_p: float | None = None
+    repeat_penalty: float | None = None
 
 
 @frozen(eq=True)

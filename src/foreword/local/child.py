@@ -67,7 +67,7 @@ def serve(asked: dict[str, Any]) -> Any:
     params.timeout_read = params.timeout_write = 600
     if asked.get("template"):
         params.chat_template = asked["template"]
-    for name in ("temp", "top_p"):
+    for name in ("temp", "top_p", "penalty_repeat"):
         if asked.get(name) is not None:
             setattr(params.sampling, name, asked[name])
     return xllamacpp.Server(params)

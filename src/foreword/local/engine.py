@@ -79,6 +79,7 @@ def launch(setup: Setup) -> Running:
         "template": weights.template if weights else "",
         "temp": weights.temperature if weights else None,
         "top_p": weights.top_p if weights else None,
+        "penalty_repeat": weights.repeat_penalty if weights else None,
     }
     # A session of its own: Ctrl-C in a terminal stops a turn and is not meant for the engine.
     with tempfile.TemporaryFile() as log:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextvars import ContextVar
 from hashlib import blake2b
 
 from pydantic_ai.messages import (
@@ -39,6 +40,8 @@ from foreword.turn import Turn
 from foreword.wire import Envelope
 
 STOPPED = "stopped before the end"
+SPENT: ContextVar[list[tuple[Usage, float | None]]] = ContextVar("spent")
+"""Where calls note what they used, for whoever adds up a turn with all that it led to, however it ends."""
 SHORTEST = 64  # tokens of an answer that are asked for in any case: where they do not fit, the provider says so
 
 
@@ -157,7 +160,7 @@ class Caller:
             call.note(cut=True)
         if not used.has_values():
             call.note(unpriced="the provider did not say what the call used")
-            self._used.append((Usage(), None))
+            self._note(Usage(), None)
             return None
         usage = Usage(
             tokens_in=used.input_tokens,
@@ -172,8 +175,13 @@ class Caller:
         call.note(usage=usage, cost_usd=cost.usd, sections=shares)
         if cost.usd is None:
             call.note(unpriced=cost.reason)
-        self._used.append((usage, cost.usd))
+        self._note(usage, cost.usd)
         return cost.usd
+
+    def _note(self, usage: Usage, usd: float | None) -> None:
+        self._used.append((usage, usd))
+        if (spent := SPENT.get(None)) is not None:
+            spent.append((usage, usd))
 
     def add_up(self) -> tuple[Usage, float | None]:
         """Add up what the calls of this turn used and cost; None where the cost of one of them is not known."""

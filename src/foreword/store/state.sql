@@ -38,6 +38,7 @@ CREATE TABLE turns (
   lease_owner TEXT DEFAULT '' NOT NULL,
   taken BLOB,
   reply TEXT,
+  cut INTEGER DEFAULT 0 NOT NULL,
   usage TEXT,
   cost_usd DOUBLE,
   prompt_hash TEXT,

@@ -62,6 +62,7 @@ TURNS = Table(
     Column("lease_owner", Text, nullable=False, server_default=NOTHING),
     Column("taken", LargeBinary),  # the steps that are done, from which a restarted turn goes on
     Column("reply", Text),
+    Column("cut", Integer, nullable=False, server_default=ZERO),  # the reply ends because it became too long
     Column("usage", Text),  # JSON
     Column("cost_usd", Double),
     Column("prompt_hash", Text),

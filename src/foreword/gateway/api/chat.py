@@ -1,7 +1,7 @@
 """Chat completions as OpenAI has them: any client or chat window that speaks to OpenAI can speak to an agent."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Request, Response
 
@@ -122,7 +122,7 @@ class Telling:
             heard += told
             yield self._write({"content": told})
         spoken.remember(self._desk.user, heard, reply.text)
-        yield self._write({}, "stop", reply)
+        yield self._write({}, find_reason(reply), reply)
         if usage:
             yield write_event({**self._head(reply), "choices": [], "usage": show_usage(reply).model_dump()})
         yield write_event("[DONE]")
@@ -133,7 +133,7 @@ class Telling:
             id=f"chatcmpl-{reply.turn}",
             created=self._created,
             model=self._model,
-            choices=[Choice(message=Answered(content=reply.text), finish_reason="stop")],
+            choices=[Choice(message=Answered(content=reply.text), finish_reason=find_reason(reply))],
             usage=show_usage(reply),
             foreword=show_own(reply),
         )
@@ -167,3 +167,8 @@ def show_usage(reply: Reply) -> Usage:
 def show_own(reply: Reply) -> Foreword:
     """Show what OpenAI has no name for."""
     return Foreword(turn=reply.turn, session=reply.session, state=str(reply.state), cost_usd=reply.cost_usd)
+
+
+def find_reason(reply: Reply) -> Literal["stop", "length"]:
+    """Find why an answer ends, in OpenAI's words."""
+    return "length" if reply.cut else "stop"

@@ -92,6 +92,7 @@ class TurnAnswer(Told):
     reply: str = Field(description="The reply, or what the person is told instead.")
     tokens: Tokens
     cost_usd: float | None = Field(description="US dollars; null where nobody knows the price.")
+    cut: bool = Field(description="Whether the reply ends because it became too long.")
     cache: Cache
     received: datetime
     finished: datetime | None

@@ -129,6 +129,7 @@ def describe(reply: Reply) -> dict[str, Any]:
         "reply": reply.text,
         "tokens": Tokens(input=usage.tokens_in, output=usage.tokens_out),
         "cost_usd": reply.cost_usd,
+        "cut": reply.cut,
         "cache": Cache(read=usage.cache_read, write=usage.cache_write),
         "received": reply.received,
         "finished": reply.finished,

@@ -57,6 +57,7 @@ def upgrade() -> None:
         Column("lease_owner", Text, nullable=False, server_default=NOTHING),
         Column("taken", LargeBinary),
         Column("reply", Text),
+        Column("cut", Integer, nullable=False, server_default=ZERO),
         Column("usage", Text),
         Column("cost_usd", Double),
         Column("prompt_hash", Text),
