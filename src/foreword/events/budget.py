@@ -100,6 +100,10 @@ class Purse:
         self._stuck = False
         self._unwritten: list[tuple[Grant, float, int]] = []
 
+    def concerns(self, context: Context) -> bool:
+        """Whether any limit is set for these calls; without one there is nothing to reserve or to wait for."""
+        return any(find_lines(self._budgets, context, "", self._clock().astimezone(self._zone)))
+
     def reserve(self, context: Context, turn: str, cost: Cost) -> Grant:
         """Reserve the most that a call can cost, or refuse it with the arithmetic."""
         now = self._clock()

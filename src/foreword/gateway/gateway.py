@@ -176,6 +176,8 @@ class Gateway:
             running = self._known.get(turn)
             if running:
                 await running.broadcast.ended.wait()
+                if running.reply:
+                    return running.reply
             try:
                 reply = await self._find(turn)
             except sqlite3.Error:  # somebody holds the state; who waits can wait a little longer
@@ -345,6 +347,7 @@ class Gateway:
                 await self._inbox.release(claimed)
             raise
         else:
+            running.reply = make_reply(claimed, ending)
             if ending.state is State.QUEUED:
                 self._end_session(claimed.session.id)
         finally:

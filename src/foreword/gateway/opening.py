@@ -75,7 +75,7 @@ async def open_gateway(
         delegating = Delegating(workspace, choices.choose)
         further = (Further(tools=DELEGATING, runs=delegating), *options.further)
         toolbox = Toolbox(workspace, servers, further)
-        equipping = Equipping(choices, toolbox, writer)
+        equipping = Equipping(choices, toolbox)
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)

@@ -22,6 +22,7 @@ from foreword.gateway.past import Row, fold, read_past
 from foreword.gateway.room import catch_up, find_words
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, recount
+from foreword.store.tasks import find_bound, read_tasks
 from foreword.tokens import Meter
 from foreword.turn import Extension, State, Task, Toolset, Turn
 from foreword.words import Mode
@@ -48,7 +49,7 @@ class Equipment:
 
 
 class Equips(Protocol):
-    """Where a turn finds its tools, its model and its tasks."""
+    """Where a turn finds its tools and its model."""
 
     async def equip(self, claimed: Claimed) -> Equipment:
         """Find what a turn works with."""
@@ -86,8 +87,8 @@ class Preparing:
         if fault := self.find_change(claimed):
             raise Changed(fault)
         incoming = claimed.incoming
-        past = await self._writer.do(lambda state: recall_past(state, claimed))
-        equipment = await self._equips.equip(claimed)
+        past, tasks = await self._writer.do(lambda state: recall(state, claimed))
+        equipment = bind(await self._equips.equip(claimed), tasks)
         self._check_length(incoming.text, equipment.model)
         turn = make_turn(claimed, equipment, past, self.now())
         try:
@@ -115,8 +116,9 @@ class Preparing:
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
-        past: Sequence[Row] = await self._writer.do(lambda state: read_past(state, claimed.session.id))
-        return await self.assemble(make_turn(claimed, await self._equips.equip(claimed), past, self.now()))
+        past, tasks = await self._writer.do(lambda state: look_up(state, claimed.session.id))
+        equipment = bind(await self._equips.equip(claimed), tasks)
+        return await self.assemble(make_turn(claimed, equipment, past, self.now()))
 
     async def assemble(self, turn: Turn) -> Assembly:
         """Assemble a turn beside the loop."""
@@ -186,11 +188,21 @@ class Preparing:
         return kept
 
 
-def recall_past(state: sqlite3.Connection, claimed: Claimed) -> Sequence[Row]:
+def recall(state: sqlite3.Connection, claimed: Claimed) -> tuple[Sequence[Row], tuple[Task, ...]]:
     """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
     if claimed.session.lane.user == "" and claimed.incoming.room and not claimed.taken:
         catch_up(state, claimed.session)
-    return read_past(state, claimed.session.id)
+    return look_up(state, claimed.session.id)
+
+
+def look_up(state: sqlite3.Connection, session: str) -> tuple[Sequence[Row], tuple[Task, ...]]:
+    """Look up the past and the tasks of a session."""
+    return read_past(state, session), read_tasks(state, session)
+
+
+def bind(equipment: Equipment, tasks: tuple[Task, ...]) -> Equipment:
+    """Bind a turn to the tasks of its session."""
+    return replace(equipment, task=find_bound(tasks), state=State(tasks=tasks)) if tasks else equipment
 
 
 def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: datetime) -> Turn:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from foreword.gateway.broadcast import Broadcast
 from foreword.gateway.inbox import Claimed, Inbox
+from foreword.gateway.message import Reply
 from foreword.runtime.ears import Asking, Ears, ask_nobody
 
 THINKING = 600.0  # seconds that a person has to answer
@@ -18,6 +19,8 @@ class Running:
         self.session = session
         self.broadcast = Broadcast()
         self.task: asyncio.Task[None] | None = None
+        self.reply: Reply | None = None
+        """What came of it, once that is written."""
         self._begun = False
         self._stopped = False
         self._questions: dict[str, asyncio.Future[bool]] = {}

@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol
 
+from pydantic_ai.messages import ModelResponse
+
 from foreword.assembly import Assembly
 from foreword.errors import BudgetError, InputError
 from foreword.events.event import EventType, Level
@@ -17,8 +19,9 @@ from foreword.gateway.message import State
 from foreword.gateway.preparing import Changed, Prepared, Preparing
 from foreword.gateway.room import find_words
 from foreword.runtime.calling import SPENT
+from foreword.runtime.calls import read_calls
 from foreword.runtime.ears import Calling, Delta, Ears, ListenerFailed
-from foreword.runtime.history import Messages, close, find_answer, say
+from foreword.runtime.history import Messages, close, find_answer, list_calls, read_text, say
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
 from foreword.turn import Turn
@@ -69,7 +72,9 @@ class Steps:
         await self._hear(delta)
 
     async def _keep(self, messages: Messages) -> None:
-        await self._inbox.keep(self._claimed, messages)
+        """Keep a step; an answer that calls no tool is the end, which is written with all that belongs to it."""
+        if not is_last(messages):
+            await self._inbox.keep(self._claimed, messages)
         self.messages = messages
 
     def close(self, words: str) -> Messages:
@@ -233,3 +238,9 @@ def add_up(claimed: Claimed) -> Spent:
     for usage, usd in SPENT.get([]):
         spent = spent.add(usage, usd)
     return spent
+
+
+def is_last(messages: Messages) -> bool:
+    """Whether a turn ends with its newest message: an answer without a call, native or written out."""
+    newest = messages[-1]
+    return isinstance(newest, ModelResponse) and not list_calls(newest) and not read_calls(read_text(newest))

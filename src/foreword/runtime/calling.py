@@ -109,6 +109,7 @@ class Caller:
     async def _call(self, call: Step, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
         """Make one call: reserve, ask, settle, and tell what it used."""
         purse = self._line.listeners.purse
+        purse = purse if purse and purse.concerns(call.trace.context) else None
         grant = await reserve(purse, call, self._foresee(own)) if purse else Grant(allowed=True)
         self._heard = False
         try:
