@@ -107,10 +107,7 @@ def test_waiting_through_a_lock(tmp_path, stand_in):
             await hurry(two)
             reply = await say(one, "hello")
             with hold(tmp_path):
-                waiting = asyncio.create_task(two.wait(reply.turn))
-                await asyncio.sleep(0.2)
-                assert not waiting.done()
-            return await asyncio.wait_for(waiting, 20)
+                return await asyncio.wait_for(two.wait(reply.turn), 20)
 
     assert asyncio.run(run()).state is State.ANSWERED
 

@@ -28,19 +28,28 @@ class Admitted:
     """The turn that the same message became before."""
 
 
-def admit(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: datetime) -> Admitted:
-    """Find the session of a message, or begin one."""
+def find_admitted(state: sqlite3.Connection, incoming: Incoming, lane: Lane) -> Admitted | None:
+    """Find the session of a message where nothing has to be written for it."""
     if incoming.key and (known := find_repeated(state, incoming, lane)):
         return known
     if incoming.session:
         return Admitted(session=find_named(state, incoming.session, lane))
-    named = bool(lane.user or lane.room)  # of those whom nobody has named, none is known again
+    current = find_current(state, lane) if incoming.before is None and is_named(lane) else None
+    return Admitted(session=current) if current else None
+
+
+def admit(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: datetime) -> Admitted:
+    """Find the session of a message, or begin one."""
+    if found := find_admitted(state, incoming, lane):
+        return found
     if incoming.before is not None:
-        return find_by_beginning(state, incoming.before, lane, incoming.situation, now, known=named)
-    current = find_current(state, lane) if named else None
-    if current:
-        return Admitted(session=current)
+        return find_by_beginning(state, incoming.before, lane, incoming.situation, now, known=is_named(lane))
     return Admitted(session=add_session(state, lane, incoming.situation, now), new=True)
+
+
+def is_named(lane: Lane) -> bool:
+    """Whether a lane is somebody's; of those whom nobody has named, none is known again."""
+    return bool(lane.user or lane.room)
 
 
 def write_key(incoming: Incoming) -> str | None:

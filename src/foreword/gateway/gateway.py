@@ -23,7 +23,7 @@ from foreword.events.listening import Listeners
 from foreword.events.reloads import Reloads
 from foreword.events.trace import Timepiece, Trace, describe_error
 from foreword.frozen import frozen
-from foreword.gateway.admission import admit, find_named, summarise_before
+from foreword.gateway.admission import admit, find_admitted, find_named, summarise_before
 from foreword.gateway.belonging import find_context
 from foreword.gateway.checking import check
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
@@ -122,7 +122,10 @@ class Gateway:
 
     async def _accept(self, incoming: Incoming, found: Found) -> Accepted:
         now = self._clock()
-        admitted = await self._writer.do(lambda state: admit(state, incoming, found.lane, now))
+        lane = found.lane
+        admitted = await self._writer.look(lambda state: find_admitted(state, incoming, lane))
+        if admitted is None:
+            admitted = await self._writer.do(lambda state: admit(state, incoming, lane, now))
         session = admitted.session
         if admitted.turn:
             return Accepted(turn=admitted.turn, session=session.id, repeated=True)
@@ -192,7 +195,7 @@ class Gateway:
 
     async def find(self, turn: str) -> Reply | None:
         """Find what came of a turn so far."""
-        return self._aside.get(turn) or await self._writer.do(lambda state: find_reply(state, turn))
+        return self._aside.get(turn) or await self._writer.look(lambda state: find_reply(state, turn))
 
     async def foresee(self, incoming: Incoming) -> Assembly:
         """Assemble what an agent would be told with a message; nothing is sent, kept or begun."""

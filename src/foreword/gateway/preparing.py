@@ -87,7 +87,7 @@ class Preparing:
         if fault := self.find_change(claimed):
             raise Changed(fault)
         incoming = claimed.incoming
-        past, tasks = await self._writer.do(lambda state: recall(state, claimed))
+        past, tasks = await self._recall(claimed)
         equipment = bind(await self._equips.equip(claimed), tasks)
         self._check_length(incoming.text, equipment.model)
         turn = make_turn(claimed, equipment, past, self.now())
@@ -114,9 +114,16 @@ class Preparing:
         if message > room:
             raise InputError(TOO_LONG.format(message, room))
 
+    async def _recall(self, claimed: Claimed) -> tuple[Sequence[Row], tuple[Task, ...]]:
+        """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
+        session = claimed.session
+        if session.lane.user == "" and claimed.incoming.room and not claimed.taken:
+            await self._writer.do(lambda state: catch_up(state, session))
+        return await self._writer.look(lambda state: look_up(state, session.id))
+
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
-        past, tasks = await self._writer.do(lambda state: look_up(state, claimed.session.id))
+        past, tasks = await self._writer.look(lambda state: look_up(state, claimed.session.id))
         equipment = bind(await self._equips.equip(claimed), tasks)
         return await self.assemble(make_turn(claimed, equipment, past, self.now()))
 
@@ -186,13 +193,6 @@ class Preparing:
             kept = await self._writer.do(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)
         return kept
-
-
-def recall(state: sqlite3.Connection, claimed: Claimed) -> tuple[Sequence[Row], tuple[Task, ...]]:
-    """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
-    if claimed.session.lane.user == "" and claimed.incoming.room and not claimed.taken:
-        catch_up(state, claimed.session)
-    return look_up(state, claimed.session.id)
 
 
 def look_up(state: sqlite3.Connection, session: str) -> tuple[Sequence[Row], tuple[Task, ...]]:

@@ -32,6 +32,7 @@ class Writer:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._reader = open_reader(connection)
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="foreword-state", daemon=True)
@@ -40,6 +41,19 @@ class Writer:
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do a piece of work; who is cancelled while waiting does not undo it."""
         return await self._hand_in(work, sealed=False)
+
+    async def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Read: at once and on this thread, or in line with what is written where something is in the way."""
+        if not self._closed:
+            try:
+                self._reader.execute("BEGIN")
+                try:
+                    return work(self._reader)
+                finally:
+                    self._reader.execute("COMMIT")
+            except sqlite3.OperationalError:
+                pass
+        return await self.do(work)
 
     async def seal(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do a piece of work, and wait until the disk itself has it."""
@@ -58,6 +72,7 @@ class Writer:
         self._closed = True
         self._jobs.put(None)
         self._thread.join()
+        self._reader.close()
         self._connection.close()
 
     def _run(self) -> None:
@@ -107,6 +122,14 @@ class Writer:
             return None, error
         self._connection.execute("RELEASE job")
         return result, None
+
+
+def open_reader(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Open a second connection to the same file, which writes nothing and waits for nobody."""
+    (_, _, path) = connection.execute("PRAGMA database_list").fetchone()
+    reader = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    reader.execute("PRAGMA query_only=ON")
+    return reader
 
 
 def answer(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
