@@ -33,13 +33,15 @@ def run(args: Namespace) -> int:
         from foreword.gateway.opening import Options
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is needed to serve: pip install 'foreword[gateway]'") from None
+    from foreword.store.state import in_words
 
     with open_here(args) as workspace:
         settings = choose(args, workspace.config.server)
         options = Options(tree=None if args.quiet else sys.stderr)
         environ = find_environ(workspace)
         told = partial(announce, args=args)
-        asyncio.run(serve(workspace, settings, environ=environ, options=options, ready=told))
+        with in_words(workspace.state):
+            asyncio.run(serve(workspace, settings, environ=environ, options=options, ready=told))
     return 0
 
 

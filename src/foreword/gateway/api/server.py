@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 
 import uvicorn
 from fastapi import FastAPI
@@ -93,13 +93,13 @@ async def serve(
     ready: Callable[[str], None] = print,
 ) -> None:
     """Serve a workspace until the process is told to end; `ready` is called with the address once it answers."""
-    bound = bind(settings)
     ended = asyncio.Event()
-    async with open_gateway(workspace, environ, options) as gateway:
-        with catching(ended):
-            async with serving(create_app(gateway, settings), bound):
-                ready(show_address(bound))
-                await ended.wait()
+    with closing(bind(settings)) as bound:
+        async with open_gateway(workspace, environ, options) as gateway:
+            with catching(ended):
+                async with serving(create_app(gateway, settings), bound):
+                    ready(show_address(bound))
+                    await ended.wait()
 
 
 @contextmanager
