@@ -94,6 +94,17 @@ def test_once(served):
     assert len(served.provider.requests) == 2
 
 
+def test_another_text_under_one_key(served):
+    """Another text under a key that was used is refused, and not answered with the old reply."""
+    headers = {"Idempotency-Key": "k1"}
+    with served.ask_as() as client:
+        client.post("/api/turns", json={"text": "One?"}, headers=headers)
+        other = client.post("/api/turns", json={"text": "Two?"}, headers=headers)
+    assert other.status_code == 422
+    assert "belongs to another message" in other.json()["error"]["message"]
+    assert len(served.provider.requests) == 1
+
+
 def test_once_and_lower(served):
     """The key of a private turn finds nothing in a lower situation, and the message is not sent a second time."""
     served.provider.follow(Says(text="Under the plum tree."))
