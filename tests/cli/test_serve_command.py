@@ -65,7 +65,7 @@ def test_gives_turns_their_time(folder):
     [
         (("--host", "0.0.0.0"), "--public"),
         (("--port", "70000"), "65535"),
-        (("--host", "203.0.113.1", "--public"), "cannot listen"),
+        (("--host", "203.0.113.1", "--public"), "choose another with --host"),
     ],
 )
 def test_refused(say, words, told):

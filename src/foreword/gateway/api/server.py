@@ -1,6 +1,7 @@
 """Serving: the API on an address until it is told to end; what runs then is finished, or left to the next start."""
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -41,8 +42,9 @@ def bind(settings: HttpServer) -> socket.socket:
         bound.bind((settings.host, settings.port))
     except OSError as error:
         bound.close()
+        option = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
         raise InputError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; choose another with --port"
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; choose another with {option}"
         ) from None
     return bound
 
