@@ -151,9 +151,11 @@ def test_unreadable_files(say, folder):
 
 
 def test_state_is_no_folder(say, folder):
-    """A state folder that cannot be written is told."""
+    """A file where the folder of the state should be is told."""
     (folder / ".foreword").write_text("")
-    assert find(say("doctor", "--json"), "state")[0][0] == "warning"
+    ((level, message),) = find(say("doctor", "--json"), "state")
+    assert level == "warning"
+    assert message.endswith(".foreword is no folder, so nothing can be kept")
 
 
 def test_no_workspace(say, tmp_path, monkeypatch):

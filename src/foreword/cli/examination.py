@@ -43,6 +43,8 @@ def examine(folder: str | None) -> Iterator[Check]:
 
 def check_state(folder: str) -> Check:
     """Check that state can be kept."""
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        return doubt("state", f"{folder} is no folder, so nothing can be kept", "move it away")
     nearest = folder if os.path.lexists(folder) else os.path.dirname(folder)
     if os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK):
         return accept("state", f"{folder} can be written")
