@@ -44,7 +44,10 @@ def asked() -> Iterator[list[str]]:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    """A folder that is not there is named, with the command that makes a workspace."""
+    """A folder that is not there is named, with the command that makes a workspace; a file is no place for one."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorkspaceError, match=r"file is a file; name the folder that has a foreword.yaml"):
+        foreword.open(str(tmp_path / "file"))
     with pytest.raises(WorkspaceError, match=r"is no folder; make a workspace with: foreword init .*/gone"):
         foreword.open(str(tmp_path / "gone"))
 

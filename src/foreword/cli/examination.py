@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from foreword.cli.checks import Check, accept, doubt, refuse
+from foreword.cli.equipment import check_directories, check_provider, check_servers
 from foreword.cli.output import count
 from foreword.cli.place import open_folder
 from foreword.config.environment import Secrets
@@ -14,22 +15,6 @@ from foreword.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from foreword.workspace import Workspace
 
-# The variables that hold the key of a provider, any of which will do.
-KEYS = {
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "deepseek": ("DEEPSEEK_API_KEY",),
-    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "google-gla": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "groq": ("GROQ_API_KEY",),
-    "mistral": ("MISTRAL_API_KEY",),
-    "openai": ("OPENAI_API_KEY",),
-    "openai-chat": ("OPENAI_API_KEY",),
-    "openai-responses": ("OPENAI_API_KEY",),
-    "openrouter": ("OPENROUTER_API_KEY",),
-    "x-ai": ("XAI_API_KEY",),
-    "xai": ("XAI_API_KEY",),
-}
 FOLDERS = ("agents", "users", "channels", "prompts", "rules", "skills", "groups", "memory")
 
 
@@ -58,6 +43,8 @@ def examine(folder: str | None) -> Iterator[Check]:
 
 def check_state(folder: str) -> Check:
     """Check that state can be kept."""
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        return doubt("state", f"{folder} is no folder, so nothing can be kept", "move it away")
     nearest = folder if os.path.lexists(folder) else os.path.dirname(folder)
     if os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK):
         return accept("state", f"{folder} can be written")
@@ -65,7 +52,7 @@ def check_state(folder: str) -> Check:
 
 
 def check_agents(workspace: "Workspace") -> Iterator[Check]:
-    """Check each agent's blueprint, model and key."""
+    """Check each agent's blueprint, model, key, directories and servers of tools."""
     secrets = Secrets(environ=dict(os.environ), dotenv={})
     for check in read_secrets(workspace.files.root):
         if isinstance(check, Secrets):
@@ -81,7 +68,9 @@ def check_agents(workspace: "Workspace") -> Iterator[Check]:
         except InputError as error:
             yield refuse(subject, str(error))
         yield check_model(subject, agent.model, workspace)
-        yield from check_key(subject, agent.model.partition(":")[0] if ":" in agent.model else "", secrets)
+        yield from check_provider(subject, agent.model, workspace.config, secrets)
+        yield from check_directories(subject, agent, workspace)
+        yield from check_servers(subject, agent)
 
 
 def check_model(subject: str, model: str, workspace: "Workspace") -> Check:
@@ -92,18 +81,6 @@ def check_model(subject: str, model: str, workspace: "Workspace") -> Check:
     if assumed:
         return doubt(subject, assumed, "say what it has under models in foreword.yaml")
     return accept(subject, f"model {model}")
-
-
-def check_key(subject: str, provider: str, secrets: Secrets) -> Iterator[Check]:
-    """Check that there is a key for the provider, and say where it comes from."""
-    names = KEYS.get(provider, ())
-    found = next((name for name in names if secrets.get(name)), None)
-    if found:
-        yield accept(subject, f"{found} is set ({secrets.origin(found)})")
-    elif names:
-        yield doubt(
-            subject, f"there is no {' or '.join(names)}", "set it in the environment or in .env before it speaks"
-        )
 
 
 def read_secrets(root: str) -> Iterator[Check | Secrets]:

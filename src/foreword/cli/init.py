@@ -140,6 +140,8 @@ def list_steps(here: str) -> Iterator[tuple[str, str]]:
     yield f"foreword{here} explain --user stranger", "what somebody unknown would get"
     yield f"foreword{here} build", "the prompt itself"
     yield f"foreword{here} doctor", "whether keys and models are in place"
+    yield f"foreword{here} chat", "talk with the agent, here"
+    yield f"foreword{here} serve", "let programs talk with it, over HTTP"
 
 
 COMMAND = Command(

@@ -65,7 +65,15 @@ def find_pair(args: Namespace, workspace: "Workspace") -> tuple[str, str]:
 
 
 def find_text(args: Namespace) -> str:
-    """Find the text that was given in words, in a file or on stdin."""
+    """Find the text that was given; nothing is none, lest a pipe that stayed empty takes the old one away."""
+    text = read_given(args)
+    if not text.strip():
+        raise InputError("set needs a text, and this one is empty; to remove them: foreword instructions clear")
+    return text
+
+
+def read_given(args: Namespace) -> str:
+    """Read what was given in words, in a file or on stdin."""
     if args.words and args.file:
         raise InputError("the instructions are given twice, in words and in --file; give one of them")
     if args.words:

@@ -2,16 +2,17 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command
+from foreword.cli.output import warn
 from foreword.cli.place import find_environ, open_here
 from foreword.errors import InputError
 
 if TYPE_CHECKING:
-    from foreword.config.schema import HttpServer
+    from foreword.config.schema import Config, HttpServer
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -33,13 +34,19 @@ def run(args: Namespace) -> int:
         from foreword.gateway.opening import Options
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is needed to serve: pip install 'foreword[gateway]'") from None
+    from foreword.store.state import in_words
 
     with open_here(args) as workspace:
         settings = choose(args, workspace.config.server)
         options = Options(tree=None if args.quiet else sys.stderr)
         environ = find_environ(workspace)
-        told = partial(announce, args=args)
-        asyncio.run(serve(workspace, settings, environ=environ, options=options, ready=told))
+
+        def told(address: str) -> None:
+            announce(address, args)
+            warn_of_models(workspace.config, environ)
+
+        with in_words(workspace.state):
+            asyncio.run(serve(workspace, settings, environ=environ, options=options, ready=told))
     return 0
 
 
@@ -65,6 +72,19 @@ def announce(address: str, args: Namespace) -> None:
     print(f"listening on {address}")
     print(f"OpenAI's clients: base_url {address}/v1, and a token as the key")
     print("a token: foreword token create USER", flush=True)
+
+
+def warn_of_models(config: "Config", environ: Mapping[str, str]) -> None:
+    """Warn of agents whose own model cannot answer, and say what does instead, or what to do."""
+    from foreword.runtime.choosing import choose_model
+
+    for name, agent in config.agents.items():
+        try:
+            reason = choose_model(agent.model, config, environ).reason
+        except InputError as error:
+            reason = str(error)
+        if reason:
+            warn(f"{name}: {reason}")
 
 
 COMMAND = Command(

@@ -1,6 +1,5 @@
 """`foreword token`: access to the HTTP API, one token for each person and program."""
 
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Do what the action says."""
     from foreword.gateway.tokens import Tokens
-    from foreword.workspace import STATE
+    from foreword.store.state import in_words
 
     actions: Mapping[str, Callable[[Namespace, Workspace, Tokens], None]] = {
         "create": create,
@@ -42,7 +41,7 @@ def run(args: Namespace) -> int:
     }
     if not args.who and args.action != "list":
         raise InputError(f"token {args.action} needs to know whom it is about\nsee: foreword token --help")
-    with open_here(args) as workspace, Tokens(os.path.join(workspace.files.root, STATE)) as tokens:
+    with open_here(args) as workspace, in_words(workspace.state), Tokens(workspace.state) as tokens:
         actions[args.action](args, workspace, tokens)
     return 0
 

@@ -60,12 +60,17 @@ def write_key(incoming: Incoming) -> str | None:
 
 
 def find_repeated(state: sqlite3.Connection, incoming: Incoming, lane: Lane) -> Admitted | None:
-    """Find the turn that a message became when it was delivered before; one above the clearance of now is not told."""
-    asked = "SELECT id, session_id FROM turns WHERE key = ?"
+    """Find the turn that a message became when it was delivered before; one above the clearance of now is not told.
+
+    Another text under the same key is a mistake: the reply to the first would pass for an answer to it.
+    """
+    asked = "SELECT id, session_id, text FROM turns WHERE key = ?"
     row = state.execute(asked, (write_key(incoming),)).fetchone()
     session = get_session(state, row[1]) if row else None
     if session and session.lane.clearance > lane.clearance:
         raise NotFound("turn")
+    if session and row[2] != incoming.text:
+        raise InputError("this key belongs to another message; send a new message under a key of its own")
     return Admitted(session=session, turn=row[0]) if session else None
 
 

@@ -36,7 +36,7 @@ from foreword.gateway.session import Session
 from foreword.gateway.sessions import Sessions
 from foreword.gateway.sqlite_inbox import get_claimed
 from foreword.gateway.working import Working
-from foreword.gateway.writer import Writer
+from foreword.gateway.writer import Writer, rewrite
 from foreword.runtime.ears import Delta
 from foreword.turn import Turn
 from foreword.workspace import Workspace
@@ -196,6 +196,10 @@ class Gateway:
     async def find(self, turn: str) -> Reply | None:
         """Find what came of a turn so far."""
         return self._aside.get(turn) or await self._writer.look(lambda state: find_reply(state, turn))
+
+    async def prove(self) -> None:
+        """Prove that the state can be written, or raise why not; nothing in it is changed."""
+        await self._writer.do(rewrite)
 
     async def foresee(self, incoming: Incoming) -> Assembly:
         """Assemble what an agent would be told with a message; nothing is sent, kept or begun."""

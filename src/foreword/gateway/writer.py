@@ -132,6 +132,12 @@ def open_reader(connection: sqlite3.Connection) -> sqlite3.Connection:
     return reader
 
 
+def rewrite(connection: sqlite3.Connection) -> None:
+    """Write a page as it is: that takes a place on the disk as every write does, and changes nothing."""
+    (number,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version={number}")
+
+
 def answer(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
     """Answer who waits, if they still do."""
     if future.done():

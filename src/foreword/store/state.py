@@ -36,14 +36,25 @@ def open_state(folder: str, patience: float = PATIENCE) -> Opened:
 @contextmanager
 def use_state(folder: str) -> Iterator[sqlite3.Connection]:
     """Open the state of a folder for a moment; whatever SQLite has to say becomes an error that speaks to a reader."""
+    with in_words(folder), closing(open_state(folder).connection) as state:
+        yield state
+
+
+@contextmanager
+def in_words(folder: str) -> Iterator[None]:
+    """Say in words what SQLite says about the state of a folder: that it is damaged, or why it is of no use now."""
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise StoreError(f"{folder} is no folder, and the state is kept in it; move it away")
     path = os.path.join(folder, STATE_FILE)
     try:
-        with closing(open_state(folder).connection) as state:
-            yield state
+        yield
     except sqlite3.Error as error:
         if is_damage(error):
             raise refuse_damaged(path, error) from error
-        raise StoreError(f"{path} cannot be used now: {error}; try again") from error
+        raise StoreError(
+            f"{path} cannot be used now: {error}; the disk may be full or read-only, "
+            "or another process may hold the file; try again"
+        ) from error
 
 
 def refuse_damaged(path: str, error: sqlite3.Error) -> StoreError:

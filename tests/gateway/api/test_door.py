@@ -139,6 +139,30 @@ def test_malformed(served, body):
     assert not served.provider.requests
 
 
+def test_half_a_pair(served):
+    """Half of a surrogate pair is named as what it is: the body around it is UTF-8."""
+    with served.ask_as() as client:
+        error = check(client.post("/api/turns", content=rb'{"text": "\ud800"}', headers=JSON), 400)
+    assert "half of a surrogate pair" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        ({"role": "user", "content": 7}, "messages.0.content"),
+        ({"role": "user", "content": {}}, "messages.0.content"),
+        ({"role": "user", "content": [{"type": "image"}]}, "messages.0.content"),
+        ({"content": "Hi"}, "messages.0.role"),
+    ],
+)
+def test_places(served, message, place):
+    """What does not fit is named by its place in the body, and by nothing else."""
+    with served.ask_as() as client:
+        error = check(client.post("/v1/chat/completions", json={"model": "reid", "messages": [message]}), 400)
+    assert error["param"] == place
+    assert error["message"].startswith(f"{place}: ")
+
+
 @pytest.mark.parametrize("text", ["   ", "a\x00b"])
 def test_no_message(served, text):
     """A message that says nothing, or holds what no text holds, is refused."""

@@ -1,6 +1,7 @@
 """Claims about the gateway's own routes: turns, sessions, explaining, memory, the log, and health."""
 
 import json
+import os
 
 import pytest
 from served import FILES, serve_workspace
@@ -91,6 +92,17 @@ def test_once(served):
     assert first["turn"] == second["turn"] != third["turn"]
     assert (first["reply"], third["reply"]) == ("One.", "Two.")
     assert len(served.provider.requests) == 2
+
+
+def test_another_text_under_one_key(served):
+    """Another text under a key that was used is refused, and not answered with the old reply."""
+    headers = {"Idempotency-Key": "k1"}
+    with served.ask_as() as client:
+        client.post("/api/turns", json={"text": "One?"}, headers=headers)
+        other = client.post("/api/turns", json={"text": "Two?"}, headers=headers)
+    assert other.status_code == 422
+    assert "belongs to another message" in other.json()["error"]["message"]
+    assert len(served.provider.requests) == 1
 
 
 def test_once_and_lower(served):
@@ -248,6 +260,36 @@ def test_health(served):
     for path in ("/healthz", "/readyz"):
         answer = httpx2.get(served.url + path)
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+def test_not_ready_on_a_full_disk(served):
+    """Where the state cannot be written nobody is told that all is well; once there is room again, they are."""
+    import resource
+
+    import httpx2
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The limit on a file's size stands in for the end of the disk: SQLite meets the same failing write.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(os.path.join(served.folder, "state.sqlite-wal")), hard))
+    try:
+        full = httpx2.get(f"{served.url}/readyz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (full.status_code, full.json()["error"]["message"]) == (503, "not ready")
+    assert httpx2.get(f"{served.url}/readyz").status_code == 200
+
+
+def test_asking_grows_nothing(served):
+    """However often it is asked whether it is ready, the state does not grow."""
+
+    async def ask():
+        for _ in range(1_100):  # more than SQLite keeps beside the file before it writes them there
+            await served.gateway.prove()
+
+    served.do(ask())
+    sizes = [os.path.getsize(os.path.join(served.folder, f"state.sqlite{end}")) for end in ("", "-wal")]
+    served.do(ask())
+    assert sizes == [os.path.getsize(os.path.join(served.folder, f"state.sqlite{end}")) for end in ("", "-wal")]
 
 
 def test_left(tmp_path):

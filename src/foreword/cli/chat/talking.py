@@ -31,6 +31,7 @@ from foreword.errors import ForewordError, InputError
 from foreword.gateway.message import Incoming, Reply, State
 from foreword.gateway.opening import open_gateway
 from foreword.runtime.choosing import choose_model
+from foreword.store.state import in_words
 from foreword.workspace import STATE, Workspace
 
 FAILED = 1
@@ -50,7 +51,8 @@ def talk(args: Namespace) -> int:
         if message is None or isinstance(read_typed(message), str):
             have_model(args, workspace, environ)
         try:
-            return asyncio.run(converse(args, workspace, environ, message))
+            with in_words(workspace.state):
+                return asyncio.run(converse(args, workspace, environ, message))
         except asyncio.CancelledError:
             return INTERRUPTED
 

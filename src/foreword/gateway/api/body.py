@@ -65,6 +65,8 @@ def check_json(body: bytes, declared: Declared) -> None:
             write(parsed).encode("utf-8")
     except RecursionError:
         raise Fault(400, "the body is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise Fault(400, r"the body has half of a surrogate pair (\ud800 to \udfff), which is no character") from None
     except UnicodeError:
         raise Fault(400, "the body is not UTF-8") from None
     except ValueError as error:

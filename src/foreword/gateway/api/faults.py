@@ -177,7 +177,22 @@ def translate(error: Exception) -> Fault:
 def read_validation(error: RequestValidationError) -> Fault:
     """Say what does not fit, and where; what was given is not quoted."""
     first = next(iter(error.errors()), {"loc": (), "msg": "it does not fit", "type": ""})
-    place = tuple(first["loc"][1:])
+    place = find_place(first, error.body)
     where = ".".join(str(part) for part in place) or "the request"
     status = 413 if first["type"] == "string_too_long" and place[:1] in (("text",), ("messages",)) else 400
     return Fault(status, f"{where}: {explain_refusal(place) or first['msg']}", param=where if place else None)
+
+
+def find_place(fault: Mapping[str, Any], body: Any) -> tuple[int | str, ...]:
+    """Find where a request does not fit; in a body the framework names its own types, too, which are no places."""
+    source, *parts = fault["loc"] or ("",)
+    if source != "body":
+        return tuple(parts)
+    place: list[int | str] = []
+    for at, part in enumerate(parts, 1):
+        if (isinstance(body, dict) and part in body) or (isinstance(body, list) and part in range(len(body))):
+            place.append(part)
+            body = body[part]
+        elif at == len(parts) and fault["type"] == "missing":
+            place.append(part)
+    return tuple(place)

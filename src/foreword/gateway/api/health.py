@@ -24,9 +24,9 @@ async def live() -> Health:
 
 @router.get("/readyz", operation_id="isReady", responses=answers())
 async def ready(request: Request) -> Health:
-    """Say whether the state can be read, so that messages can be accepted."""
+    """Say whether the state can be written, so that messages can be accepted."""
     try:
-        await request.app.state.gateway.sessions.find("")
+        await request.app.state.gateway.prove()
     except Exception as error:
         raise Fault(503, "not ready", wait=5) from error
     return Health(status="ok")

@@ -1,11 +1,12 @@
 """Serving: the API on an address until it is told to end; what runs then is finished, or left to the next start."""
 
 import asyncio
+import errno
 import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 
 import uvicorn
 from fastapi import FastAPI
@@ -41,8 +42,9 @@ def bind(settings: HttpServer) -> socket.socket:
         bound.bind((settings.host, settings.port))
     except OSError as error:
         bound.close()
+        option = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
         raise InputError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; choose another with --port"
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; choose another with {option}"
         ) from None
     return bound
 
@@ -93,13 +95,13 @@ async def serve(
     ready: Callable[[str], None] = print,
 ) -> None:
     """Serve a workspace until the process is told to end; `ready` is called with the address once it answers."""
-    bound = bind(settings)
     ended = asyncio.Event()
-    async with open_gateway(workspace, environ, options) as gateway:
-        with catching(ended):
-            async with serving(create_app(gateway, settings), bound):
-                ready(show_address(bound))
-                await ended.wait()
+    with closing(bind(settings)) as bound:
+        async with open_gateway(workspace, environ, options) as gateway:
+            with catching(ended):
+                async with serving(create_app(gateway, settings), bound):
+                    ready(show_address(bound))
+                    await ended.wait()
 
 
 @contextmanager
