@@ -17,6 +17,7 @@ from foreword.runtime.ears import Anew, Calling, Delta, Returned, Words
 
 TICK = 0.1  # seconds between two pictures of an answer that grows
 BEHIND = "Your message is kept, and will be answered after the one before it."
+CUT = "(cut: the answer reached its limit)"
 ANEW = "the model is asked again; what it had begun to say does not count"
 
 
@@ -76,8 +77,8 @@ class Written:
         if reply.state is State.ANSWERED and not self._heard.strip():
             self._write(reply.text)
         self.rest()
-        if reply.state is not State.ANSWERED:
-            print(tell_end(reply), file=self._aside, flush=True)
+        if note := tell_end(reply):
+            print(note, file=self._aside, flush=True)
 
     def _write(self, text: str) -> None:
         self._heard += text
@@ -136,8 +137,8 @@ class Drawn:
         if reply.state is State.ANSWERED and not self._heard.strip():
             self._rest = reply.text
         self.rest()
-        if reply.state is not State.ANSWERED:
-            self._console.print(Text(tell_end(reply), style="dim"))
+        if note := tell_end(reply):
+            self._console.print(Text(note, style="dim"))
 
     def _start(self) -> None:
         if self._live is None:
@@ -186,7 +187,9 @@ class Drawn:
 
 
 def tell_end(reply: Reply) -> str:
-    """Tell why there is no answer."""
+    """Tell why there is no answer, or no whole one."""
+    if reply.state is State.ANSWERED:
+        return CUT if reply.cut else ""
     if reply.state is State.STOPPED:
         return "stopped"
     return clean(reply.text) or BEHIND
