@@ -95,6 +95,14 @@ def test_no_answer():
     assert draw([Words(text="It was")], make_reply(State.STOPPED)).split() == ["It", "was", "stopped"]
 
 
+def test_kept():
+    """A message that is kept for later says what has to run for it to be answered."""
+    for text in ("The model cannot be reached.", ""):
+        out, aside = write([], make_reply(State.QUEUED, text))
+        assert (out, aside.startswith(text)) == ("", True)
+        assert "while foreword chat or foreword serve runs" in aside
+
+
 def test_cut():
     """An answer that reached its limit is followed by a line that says so, which is no word of the agent."""
     reply = replace(make_reply(State.ANSWERED, "It was a"), cut=True)

@@ -17,6 +17,7 @@ from foreword.runtime.ears import Anew, Calling, Delta, Returned, Words
 
 TICK = 0.1  # seconds between two pictures of an answer that grows
 BEHIND = "Your message is kept, and will be answered after the one before it."
+RUNS = "It is tried again while foreword chat or foreword serve runs in this workspace."
 CUT = "(cut: the answer reached its limit)"
 ANEW = "the model is asked again; what it had begun to say does not count"
 
@@ -192,7 +193,9 @@ def tell_end(reply: Reply) -> str:
         return CUT if reply.cut else ""
     if reply.state is State.STOPPED:
         return "stopped"
-    return clean(reply.text) or BEHIND
+    if reply.state.ended:
+        return clean(reply.text)
+    return f"{clean(reply.text) or BEHIND} {RUNS}"
 
 
 def tell(delta: Delta) -> str:
