@@ -55,11 +55,12 @@ def test_json(once, provider):
 
 
 def test_failure(once, provider):
-    """What is not answered says why on stderr, leaves stdout empty and exits with 1."""
+    """What is not answered says why on stderr, and how to see more, leaves stdout empty and exits with 1."""
     provider.follow(Refuses(status=400, message="no"))
     run = once("Hello")
     assert (run.code, run.out) == (1, "")
     assert "status 400" in run.err
+    assert "foreword logs --level error" in run.err
 
 
 def test_command(once, provider):

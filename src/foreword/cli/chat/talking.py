@@ -35,6 +35,8 @@ from foreword.workspace import STATE, Workspace
 
 FAILED = 1
 INTERRUPTED = 130
+LOOK = "/why shows what happened"
+LOOK_ONCE = "foreword logs --level error shows what happened"
 AGAIN = "Ctrl-C once more, or Ctrl-D, ends the chat"
 
 
@@ -125,6 +127,8 @@ async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
         return 0
     if json:
         print_json(write_reply(reply))
+    elif reply.state is State.FAILED:
+        print(LOOK_ONCE, file=sys.stderr)
     if reply.state is State.STOPPED:
         return INTERRUPTED
     return 0 if reply.state is State.ANSWERED else FAILED
@@ -167,6 +171,8 @@ async def answer_line(talk: Talk, text: str) -> None:
     else:
         if reply and reply.state is State.QUEUED:
             talk.await_later(reply)
+        elif reply and reply.state is State.FAILED:
+            talk.note(LOOK)
     talk.console.print()
 
 
