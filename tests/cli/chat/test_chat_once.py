@@ -113,6 +113,8 @@ def test_nobody_to_ask(once, provider, folder):
     run = once("Note the tea.")
     assert (run.code, run.out) == (0, "I could not.\n")
     assert "not allowed, since nobody can be asked here: write_file" in run.err
+    assert "· write_file was not allowed" in run.err
+    assert "failed" not in run.err
     assert not (folder / "notes" / "tea.md").exists()
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from foreword.cli.chat.clean import clean, clean_line
 from foreword.cli.chat.page import Page, split
+from foreword.frozen import frozen
 from foreword.gateway.message import Reply, State
 from foreword.runtime.ears import Anew, Calling, Delta, Returned, Words
 
@@ -22,10 +23,20 @@ CUT = "(cut: the answer reached its limit)"
 ANEW = "the model is asked again; what it had begun to say does not count"
 
 
+@frozen(eq=True)
+class Declined:
+    """A tool has ended without being called, since the person here did not allow it."""
+
+    name: str
+
+
+Piece = Delta | Declined
+
+
 class Answer(Protocol):
     """Where the pieces of an answer go."""
 
-    def hear(self, delta: Delta) -> None:
+    def hear(self, piece: Piece) -> None:
         """Show a piece."""
 
     def rest(self) -> None:
@@ -43,7 +54,7 @@ def open_answer(console: Console) -> Answer:
 class Unheard:
     """An answer that is not shown, since something else is made of it."""
 
-    def hear(self, delta: Delta) -> None:
+    def hear(self, piece: Piece) -> None:
         """Show nothing."""
 
     def rest(self) -> None:
@@ -62,15 +73,15 @@ class Written:
         self._open = False
         self._heard = ""
 
-    def hear(self, delta: Delta) -> None:
+    def hear(self, piece: Piece) -> None:
         """Write a piece at once."""
-        if isinstance(delta, Words):
-            self._write(delta.text)
+        if isinstance(piece, Words):
+            self._write(piece.text)
             return
         self.rest()
-        if isinstance(delta, Anew):
+        if isinstance(piece, Anew):
             self._heard = ""
-        if note := tell(delta):
+        if note := tell(piece):
             print(note, file=self._aside, flush=True)
 
     def end(self, reply: Reply) -> None:
@@ -108,17 +119,17 @@ class Drawn:
         self._heard = ""
         self._start()
 
-    def hear(self, delta: Delta) -> None:
+    def hear(self, piece: Piece) -> None:
         """Draw a piece, at the latest with the next picture."""
-        if isinstance(delta, Words):
-            self._heard += delta.text
-            self._rest += clean(delta.text)
+        if isinstance(piece, Words):
+            self._heard += piece.text
+            self._rest += clean(piece.text)
             self._start()
             return
         self._settle()
-        if isinstance(delta, Anew):
+        if isinstance(piece, Anew):
             self._heard = ""
-        if note := tell(delta):
+        if note := tell(piece):
             self._above(Text(f"  {note}", style="dim", overflow="ellipsis", no_wrap=True))
         self._start()
 
@@ -198,13 +209,15 @@ def tell_end(reply: Reply) -> str:
     return f"{clean(reply.text) or BEHIND} {RUNS}"
 
 
-def tell(delta: Delta) -> str:
+def tell(piece: Piece) -> str:
     """Tell in a few words what an agent does beside speaking."""
-    match delta:
+    match piece:
         case Calling():
-            return f"· {clean_line(delta.name) or 'a tool'} …"
+            return f"· {clean_line(piece.name) or 'a tool'} …"
         case Returned(done=False):
-            return f"· {clean_line(delta.name) or 'a tool'} failed"
+            return f"· {clean_line(piece.name) or 'a tool'} failed"
+        case Declined():
+            return f"· {clean_line(piece.name) or 'a tool'} was not allowed"
         case Anew():
             return f"· {ANEW}"
         case _:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from foreword.assembly import Assembly
-from foreword.cli.chat.answer import Answer
+from foreword.cli.chat.answer import Answer, Declined
 from foreword.cli.chat.clean import clean
 from foreword.cli.chat.page import Page
 from foreword.cli.chat.weights import fetch_weights
@@ -22,7 +22,7 @@ from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Incoming, NotFound, Reply, State
 from foreword.gateway.session import Session
 from foreword.runtime.choosing import Chosen, choose_model
-from foreword.runtime.ears import Asking
+from foreword.runtime.ears import Asking, Returned
 from foreword.runtime.models import open_models
 from foreword.sources.clock import find_zone
 from foreword.store.plans import Plan, PlanState
@@ -89,20 +89,26 @@ class Talk:
         return reply
 
     async def _listen(self, turn: str, answer: Answer) -> None:
+        declined: str | None = None
         async for delta in self.gateway.hear(turn):
             if isinstance(delta, Asking):
                 answer.rest()
-                await self._decide(turn, delta)
+                declined = None if await self._decide(turn, delta) else delta.name
+            elif isinstance(delta, Returned) and delta.name == declined:
+                answer.hear(Declined(name=declined))
+                declined = None
             else:
                 answer.hear(delta)
 
-    async def _decide(self, turn: str, asking: Asking) -> None:
+    async def _decide(self, turn: str, asking: Asking) -> bool:
+        """Let the person decide, and return whether they allow it."""
         try:
             allowed = await self._seat.ask(clean(asking.question))
         except KeyboardInterrupt:
             await self.gateway.stop(turn)
-        else:
-            self.gateway.decide(turn, asking.id, allowed=allowed)
+            return False
+        self.gateway.decide(turn, asking.id, allowed=allowed)
+        return allowed
 
     def note(self, text: str) -> None:
         """Say something that is not the agent's word."""
