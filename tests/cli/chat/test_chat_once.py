@@ -1,12 +1,14 @@
 """Claims about `foreword chat` with one message: what a script can rely on."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
 
+from foreword.local.catalogue import find_weights
 from foreword.testing import Called, Hangs, Refuses, Says
 
 RUN = [sys.executable, "-c", "import sys; from foreword.cli import main; sys.exit(main())"]
@@ -136,6 +138,21 @@ def test_no_key(once, monkeypatch):
     pytest.importorskip("xllamacpp")
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     assert once("/model").out.startswith("local:smollm2 (no key is set for anthropic")
+
+
+def test_the_embedded_model_says_so(once, monkeypatch, tmp_path):
+    """Where the embedded model answers one message, stderr says why."""
+    pytest.importorskip("xllamacpp")
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    monkeypatch.setenv("FOREWORD_CACHE", str(tmp_path))
+    weights = find_weights("smollm2")
+    with (tmp_path / f"{weights.sha256[:16]}-{os.path.basename(weights.file)}").open("wb") as file:
+        file.truncate(weights.size)  # no weights at all, so that nothing is computed
+    run = once("Hello")
+    assert run.code == 1
+    assert run.err.startswith(
+        "foreword: warning: no key is set for anthropic; answering with the embedded local:smollm2"
+    )
 
 
 def test_interrupt(provider, environ, folder):

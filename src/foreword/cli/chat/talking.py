@@ -122,6 +122,8 @@ async def choose_session(talk: Talk, args: Namespace) -> None:
 
 async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
     """Answer one message, or run one command."""
+    if isinstance(read_typed(message), str) and (reason := talk.choose().reason):
+        warn(reason)
     reply = await respond(talk, message)
     if reply is None:
         return 0
