@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -166,6 +168,20 @@ def test_interrupt(provider, environ, folder):
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     process.stdout.close()
+
+
+def test_a_closed_pipe(provider, environ, folder):
+    """Where what reads the answer goes away, the turn is stopped, and nobody goes on with it."""
+    provider.follow(Hangs(seconds=60, text="It was a dark and stormy night, and it never ended. " * 200))
+    process = subprocess.Popen(
+        [*RUN, "chat", "Hello"], cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    assert process.stdout
+    assert process.stdout.read(6) == b"It was"
+    process.stdout.close()
+    assert process.wait(30) == 141
+    with closing(sqlite3.connect(folder / ".foreword" / "state.sqlite")) as state:
+        assert state.execute("SELECT state, attempt FROM turns").fetchall() == [("stopped", 1)]
 
 
 def test_a_missing_package(folder, environ):

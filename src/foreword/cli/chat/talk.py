@@ -82,6 +82,9 @@ class Talk:
             with on_interrupt(lambda: self.gateway.stop(accepted.turn)):
                 await self._listen(accepted.turn, answer)
                 reply = await self.gateway.wait(accepted.turn)
+        except BrokenPipeError:  # what reads our output has gone; left alone, another process would begin again
+            await self.gateway.stop(accepted.turn)
+            raise
         finally:
             answer.rest()
         answer.end(reply)
