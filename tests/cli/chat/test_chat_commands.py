@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from foreword.testing import Called, Refuses, Says
 
 
@@ -30,6 +32,15 @@ def test_context_is_what_is_sent(once):
         for run in (once("/context"), once("Again."), once("/context last"))
     )
     assert foreseen[1] == sent[1]
+
+
+def test_context_of_a_small_prompt(once, monkeypatch):
+    """Slots that a prompt mode leaves out are one line of /context."""
+    pytest.importorskip("xllamacpp")
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    run = once("/context")
+    assert "leaves it out" not in run.out
+    assert re.search(r"^ \d+ slots absent: prompt mode minimal leaves them out$", run.out, re.MULTILINE)
 
 
 def test_why(once, provider):
