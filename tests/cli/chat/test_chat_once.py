@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 
 import pytest
@@ -155,6 +156,18 @@ def test_the_embedded_model_says_so(once, monkeypatch, tmp_path):
     assert run.err.startswith(
         "foreword: warning: no key is set for anthropic; answering with the embedded local:smollm2"
     )
+
+
+def test_earlier_messages_come_first(once, provider, folder):
+    """A message behind one that is not answered yet says so on stderr."""
+    once("One")
+    with closing(sqlite3.connect(folder / ".foreword" / "state.sqlite")) as state, state:
+        later = time.time() + 3_600
+        state.execute("UPDATE turns SET state = 'queued', finished = NULL, due = ?", (later,))
+    run = once("Two")
+    assert (run.code, run.out) == (1, "")
+    assert "1 earlier message of this session is answered first" in run.err
+    assert len(provider.requests) == 1
 
 
 def test_interrupt(provider, environ, folder):
