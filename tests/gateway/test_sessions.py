@@ -7,11 +7,12 @@ from desk import open_desk
 from house import FILES, open_house, say
 
 from foreword.errors import InputError
-from foreword.gateway.message import NotFound
+from foreword.gateway.message import NotFound, State
 from foreword.gateway.past import Kind, Piece, fold
+from foreword.gateway.working import Patience
 from foreword.runtime.history import close, dump
 from foreword.runtime.history import say as tell
-from foreword.testing import NOON, MovedClock, Says
+from foreword.testing import NOON, MovedClock, Refuses, Says
 
 
 @pytest.fixture
@@ -37,6 +38,26 @@ def test_resumed_across_restarts(tmp_path, stand_in):
     assert [message["role"] for message in stand_in.body["messages"]] == ["user", "assistant", "user"]
     assert "Remember seven." in str(stand_in.body["messages"][0])
     assert stand_in.requests[-1].refused == ""
+
+
+def test_what_is_not_answered_yet(tmp_path, stand_in):
+    """A session lists what is not answered yet, in order, and knows its newest answer; other sessions count nothing."""
+    stand_in.follow(Says(text="1"), *[Refuses()] * 4)
+
+    async def run():
+        async with open_house(tmp_path, stand_in, patience=Patience()) as gateway:
+            session = (await say(gateway, "one")).session
+            assert await gateway.sessions.list_unfinished(session) == []
+            await say(gateway, "two")
+            await say(gateway, "three")
+            other = await say(gateway, "four", channel="web")
+            unfinished = await gateway.sessions.list_unfinished(session)
+            return unfinished, await gateway.sessions.find_last(session), other
+
+    unfinished, last, other = asyncio.run(run())
+    assert [(one.asked, one.reply.state) for one in unfinished] == [("two", State.QUEUED), ("three", State.QUEUED)]
+    assert (last.asked, last.reply.text) == ("one", "1")
+    assert other.session != last.reply.session
 
 
 def test_begun_anew(desk):

@@ -153,7 +153,12 @@ def refuse_mode(entry: Planned, mode: Mode) -> Planned:
     """Leave out what the prompt mode does not include."""
     if entry.verdict or mode in entry.slot.modes:
         return entry
-    return refuse(entry, Verdict.ABSENT, f"prompt mode {mode} leaves it out")
+    return refuse(entry, Verdict.ABSENT, tell_left_out(mode))
+
+
+def tell_left_out(mode: Mode) -> str:
+    """Say why a slot is absent that the prompt mode does not include."""
+    return f"prompt mode {mode} leaves it out"
 
 
 def fill_names(turn: Turn, config: Config) -> dict[str, str]:

@@ -25,17 +25,16 @@ def run(args: Namespace) -> int:
         shown = {"warm_usd": round(price.warm_usd, 8), "cold_usd": round(price.cold_usd, 8)} if price else None
         print_json({**assembly.to_dict(Trust.FULL), "price": shown})
         return 0
-    show(workspace, assembly, Trust.FULL)
+    show(workspace, assembly, list(assembly.rows(Trust.FULL)))
     return 0
 
 
-def show(workspace: "Workspace", assembly: "Assembly", reader: Trust) -> None:
-    """Show a reader what became of every slot."""
+def show(workspace: "Workspace", assembly: "Assembly", rows: "list[Row]") -> None:
+    """Show what became of slots, and what the turn costs."""
     from foreword.cli.table import NARROW, draw_with_notes, find_width
 
     price = find_estimate(workspace, assembly)
     width = find_width()
-    rows = list(assembly.rows(reader))
     print(f"clearance: {assembly.clearance.level}, because {assembly.clearance.reason}\n")
     draw_with_notes(make_rows(rows, narrow=width < NARROW), ["why", *(row.reason for row in rows)], width)
     if width < NARROW and any(row.cached and row.span for row in rows):

@@ -95,3 +95,11 @@ class Reply:
     prompt_hash: str = ""
     cut: bool = False
     """Whether the reply ends because it became too long."""
+
+
+@frozen
+class Exchange:
+    """A message, and what came of it so far."""
+
+    asked: str
+    reply: Reply

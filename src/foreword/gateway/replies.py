@@ -5,20 +5,35 @@ import sqlite3
 
 from foreword.events.event import Usage
 from foreword.gateway.inbox import Claimed, Ending
-from foreword.gateway.message import Reply, State
+from foreword.gateway.message import Exchange, Reply, State
 from foreword.gateway.moment import read_moment
 
-ASKED = (
-    "SELECT turns.id, turns.session_id, sessions.agent, turns.user_id, turns.state, turns.reply, turns.received,"
+COLUMNS = (
+    "turns.id, turns.session_id, sessions.agent, turns.user_id, turns.state, turns.reply, turns.received,"
     " turns.finished, turns.usage, turns.cost_usd, turns.prompt_hash, turns.cut"
-    " FROM turns JOIN sessions ON sessions.id = turns.session_id"
 )
+TURNS = "turns JOIN sessions ON sessions.id = turns.session_id"
 
 
 def find_reply(state: sqlite3.Connection, turn: str) -> Reply | None:
     """Find what came of a turn so far."""
-    row = state.execute(f"{ASKED} WHERE turns.id = ?", (turn,)).fetchone()
+    row = state.execute(f"SELECT {COLUMNS} FROM {TURNS} WHERE turns.id = ?", (turn,)).fetchone()
     return read_reply(row) if row else None
+
+
+def list_unfinished(state: sqlite3.Connection, session: str) -> list[Exchange]:
+    """List the messages of a session that something more will come of, the oldest first."""
+    which = "turns.session_id = ? AND turns.finished IS NULL ORDER BY turns.number"
+    found = state.execute(f"SELECT turns.text, {COLUMNS} FROM {TURNS} WHERE {which}", (session,))
+    return [Exchange(asked=asked, reply=read_reply(tuple(row))) for asked, *row in found]
+
+
+def find_last(state: sqlite3.Connection, session: str) -> Exchange | None:
+    """Find the newest message of a session that was answered, or could not be; nobody waits for a stopped one."""
+    which = "turns.session_id = ? AND turns.finished IS NOT NULL AND turns.state != 'stopped'"
+    asked = f"SELECT turns.text, {COLUMNS} FROM {TURNS} WHERE {which} ORDER BY turns.number DESC LIMIT 1"
+    row = state.execute(asked, (session,)).fetchone()
+    return Exchange(asked=row[0], reply=read_reply(row[1:])) if row else None
 
 
 def make_reply(claimed: Claimed, ending: Ending) -> Reply:

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from foreword.errors import InputError
 from foreword.gateway.lane import Lane
-from foreword.gateway.message import NotFound
+from foreword.gateway.message import Exchange, NotFound
 from foreword.gateway.past import Kind, Row, copy_past, read_past
+from foreword.gateway.replies import find_last, list_unfinished
 from foreword.gateway.session import COLUMNS, OF_LANE, Session, add_session, find_current, get_session, read_session
 from foreword.gateway.writer import Writer
 from foreword.store.plans import Plan, PlanState, find_newest, list_plans, mark_plan
@@ -82,6 +83,14 @@ class Sessions:
     async def read(self, identifier: str) -> Sequence[Row]:
         """Read what a session goes on from."""
         return await self._writer.do(lambda state: read_past(state, identifier))
+
+    async def list_unfinished(self, identifier: str) -> Sequence[Exchange]:
+        """List the messages of a session that something more will come of, the oldest first."""
+        return await self._writer.do(lambda state: list_unfinished(state, identifier))
+
+    async def find_last(self, identifier: str) -> Exchange | None:
+        """Find the newest message of a session that was answered, or could not be."""
+        return await self._writer.do(lambda state: find_last(state, identifier))
 
     async def set_plan(self, identifier: str, *, on: bool) -> None:
         """Have the agent only plan in this session, or let it act, which drops a plan that nobody has accepted."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from dataclasses import replace
 
 from chat_terminal import COLUMNS, ROWS, Screen
 from rich.console import Console
@@ -92,6 +93,21 @@ def test_no_answer():
     """What a person is told instead of an answer is shown, and a stopped one says that it was."""
     assert draw([], make_reply(State.FAILED, "The model\x1b[2J could not")) == "The model�[2J could not"
     assert draw([Words(text="It was")], make_reply(State.STOPPED)).split() == ["It", "was", "stopped"]
+
+
+def test_kept():
+    """A message that is kept for later says what has to run for it to be answered."""
+    for text in ("The model cannot be reached.", ""):
+        out, aside = write([], make_reply(State.QUEUED, text))
+        assert (out, aside.startswith(text)) == ("", True)
+        assert "while foreword chat or foreword serve runs" in aside
+
+
+def test_cut():
+    """An answer that reached its limit is followed by a line that says so, which is no word of the agent."""
+    reply = replace(make_reply(State.ANSWERED, "It was a"), cut=True)
+    assert draw(cut("It was a"), reply).splitlines() == ["It was a", "(cut: the answer reached its limit)"]
+    assert write(cut("It was a"), reply) == ("It was a\n", "(cut: the answer reached its limit)\n")
 
 
 def write(deltas, reply: Reply) -> tuple[str, str]:

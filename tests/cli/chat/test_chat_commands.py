@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from foreword.testing import Called, Refuses, Says
 
 
@@ -30,6 +32,15 @@ def test_context_is_what_is_sent(once):
         for run in (once("/context"), once("Again."), once("/context last"))
     )
     assert foreseen[1] == sent[1]
+
+
+def test_context_of_a_small_prompt(once, monkeypatch):
+    """Slots that a prompt mode leaves out are one line of /context."""
+    pytest.importorskip("xllamacpp")
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    run = once("/context")
+    assert "leaves it out" not in run.out
+    assert re.search(r"^ \d+ slots absent: prompt mode minimal leaves them out$", run.out, re.MULTILINE)
 
 
 def test_why(once, provider):
@@ -95,14 +106,17 @@ def test_model(once, provider):
 
 
 def test_sessions(once, provider):
-    """/sessions lists what could go on, and /resume goes on with it."""
+    """/sessions lists what could go on, and /resume goes on with it and shows its last exchange."""
+    provider.follow(Says(text="First."))
     once("One.")
     once("/new")
     once("Two.")
     assert list_said(provider) == ["user"]
     listed = once("/sessions").out.splitlines()[1:]
     assert ["this one" in line for line in listed] == [True, False]
-    assert "(1 turn" in once(f"/resume {listed[1].split()[0]}").out
+    resumed = once(f"/resume {listed[1].split()[0]}").out
+    assert "(1 turn" in resumed
+    assert resumed.endswith("\n> One.\nFirst.\n")
     once("And now?")
     assert list_said(provider) == ["user", "assistant", "user"]
     assert "there is no such session" in once("/resume ffff0000").err
@@ -129,6 +143,13 @@ def test_plan(once, provider):
     assert '"text":"Plan mode is on' not in provider.requests[1].raw.decode().rpartition('"role"')[2]
     assert once("/plan off").out.startswith("plan mode is off")
     assert "write /plan" in once("/plan b").err
+
+
+def test_plan_mode_is_told(once):
+    """A session in plan mode does not begin, whether anything was said in it or not."""
+    once("/plan on")
+    session = once("/sessions").out.splitlines()[1].split()[0]
+    assert f"going on with {session} (no turn yet), plan mode is on; /new" in once(f"/resume {session}").out
 
 
 def test_plan_without_one(once):

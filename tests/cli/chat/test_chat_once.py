@@ -1,12 +1,17 @@
 """Claims about `foreword chat` with one message: what a script can rely on."""
 
 import json
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 
 import pytest
 
+from foreword.local.catalogue import find_weights
 from foreword.testing import Called, Hangs, Refuses, Says
 
 RUN = [sys.executable, "-c", "import sys; from foreword.cli import main; sys.exit(main())"]
@@ -55,11 +60,12 @@ def test_json(once, provider):
 
 
 def test_failure(once, provider):
-    """What is not answered says why on stderr, leaves stdout empty and exits with 1."""
+    """What is not answered says why on stderr, and how to see more, leaves stdout empty and exits with 1."""
     provider.follow(Refuses(status=400, message="no"))
     run = once("Hello")
     assert (run.code, run.out) == (1, "")
     assert "status 400" in run.err
+    assert "foreword logs --level error" in run.err
 
 
 def test_command(once, provider):
@@ -112,6 +118,8 @@ def test_nobody_to_ask(once, provider, folder):
     run = once("Note the tea.")
     assert (run.code, run.out) == (0, "I could not.\n")
     assert "not allowed, since nobody can be asked here: write_file" in run.err
+    assert "· write_file was not allowed" in run.err
+    assert "failed" not in run.err
     assert not (folder / "notes" / "tea.md").exists()
 
 
@@ -135,6 +143,33 @@ def test_no_key(once, monkeypatch):
     assert once("/model").out.startswith("local:smollm2 (no key is set for anthropic")
 
 
+def test_the_embedded_model_says_so(once, monkeypatch, tmp_path):
+    """Where the embedded model answers one message, stderr says why."""
+    pytest.importorskip("xllamacpp")
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    monkeypatch.setenv("FOREWORD_CACHE", str(tmp_path))
+    weights = find_weights("smollm2")
+    with (tmp_path / f"{weights.sha256[:16]}-{os.path.basename(weights.file)}").open("wb") as file:
+        file.truncate(weights.size)  # no weights at all, so that nothing is computed
+    run = once("Hello")
+    assert run.code == 1
+    assert run.err.startswith(
+        "foreword: warning: no key is set for anthropic; answering with the embedded local:smollm2"
+    )
+
+
+def test_earlier_messages_come_first(once, provider, folder):
+    """A message behind one that is not answered yet says so on stderr."""
+    once("One")
+    with closing(sqlite3.connect(folder / ".foreword" / "state.sqlite")) as state, state:
+        later = time.time() + 3_600
+        state.execute("UPDATE turns SET state = 'queued', finished = NULL, due = ?", (later,))
+    run = once("Two")
+    assert (run.code, run.out) == (1, "")
+    assert "1 earlier message of this session is answered first" in run.err
+    assert len(provider.requests) == 1
+
+
 def test_interrupt(provider, environ, folder):
     """Ctrl-C stops the turn and exits with 130, and the next message is answered."""
     provider.follow(Hangs(seconds=60, text="It was a dark and stormy night, and it never ended."))
@@ -146,6 +181,20 @@ def test_interrupt(provider, environ, folder):
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     process.stdout.close()
+
+
+def test_a_closed_pipe(provider, environ, folder):
+    """Where what reads the answer goes away, the turn is stopped, and nobody goes on with it."""
+    provider.follow(Hangs(seconds=60, text="It was a dark and stormy night, and it never ended. " * 200))
+    process = subprocess.Popen(
+        [*RUN, "chat", "Hello"], cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    assert process.stdout
+    assert process.stdout.read(6) == b"It was"
+    process.stdout.close()
+    assert process.wait(30) == 141
+    with closing(sqlite3.connect(folder / ".foreword" / "state.sqlite")) as state:
+        assert state.execute("SELECT state, attempt FROM turns").fetchall() == [("stopped", 1)]
 
 
 def test_a_missing_package(folder, environ):

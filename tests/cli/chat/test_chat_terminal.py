@@ -1,6 +1,7 @@
 """Claims about `foreword chat` at a terminal: the real program in a pseudo-terminal, against a provider on loopback."""
 
 import stat
+import threading
 
 from foreword.testing import Called, Hangs, Says
 
@@ -68,19 +69,43 @@ def test_interrupts(chat, provider):
 
 
 def test_it_goes_on(chat, once, provider):
-    """A chat goes on with the last session and says so, until /new begins another."""
+    """A chat goes on with the last session, says so and shows its last exchange, until /new begins another."""
+    provider.follow(Says(text="Noted."), Says(text="Seven."))
     once("Remember the number 7.")
     terminal = chat()
     terminal.see("going on with")
     terminal.see("(1 turn, the last on")
+    terminal.wait_for_prompt()
+    assert read_after(terminal, "> Remember the number 7.") == ["Noted."]
     terminal.send("Which number?")
-    terminal.see("Yes.")
+    terminal.see("Seven.")
     assert list_said(provider) == ["user", "assistant", "user"]
     terminal.send("/new")
     terminal.see("begins; /help")
     terminal.send("Hello again.")
     terminal.wait(lambda: len(provider.requests) == 3)
     assert list_said(provider) == ["user"]
+
+
+def test_left_behind(chat, provider):
+    """A message whose chat was closed before its answer came is answered in the next chat, which says so."""
+    provider.follow(Hangs(seconds=60, text="It was a dark and stormy night."))
+    first = chat()
+    first.send("Tell me a story.")
+    first.see("It was a dark")
+    first.process.kill()
+    first.process.wait()
+    gate = threading.Event()
+    provider.choose = lambda _: Says(text="Once." if gate.wait(60) else "Never.")
+    terminal = chat()
+    terminal.see("(no turn yet); 1 message is still being answered")
+    gate.set()
+    terminal.see("> Tell me a story.")
+    terminal.see("Once.")
+    provider.choose = None
+    terminal.send("Another one.")
+    terminal.see("Yes.")
+    assert terminal.screen.text.count("Once.") == 1
 
 
 def test_reload_and_memory(chat, provider, folder):

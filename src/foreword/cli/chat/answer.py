@@ -12,18 +12,31 @@ from rich.text import Text
 
 from foreword.cli.chat.clean import clean, clean_line
 from foreword.cli.chat.page import Page, split
+from foreword.frozen import frozen
 from foreword.gateway.message import Reply, State
 from foreword.runtime.ears import Anew, Calling, Delta, Returned, Words
 
 TICK = 0.1  # seconds between two pictures of an answer that grows
 BEHIND = "Your message is kept, and will be answered after the one before it."
+RUNS = "It is tried again while foreword chat or foreword serve runs in this workspace."
+CUT = "(cut: the answer reached its limit)"
 ANEW = "the model is asked again; what it had begun to say does not count"
+
+
+@frozen(eq=True)
+class Declined:
+    """A tool has ended without being called, since the person here did not allow it."""
+
+    name: str
+
+
+Piece = Delta | Declined
 
 
 class Answer(Protocol):
     """Where the pieces of an answer go."""
 
-    def hear(self, delta: Delta) -> None:
+    def hear(self, piece: Piece) -> None:
         """Show a piece."""
 
     def rest(self) -> None:
@@ -41,7 +54,7 @@ def open_answer(console: Console) -> Answer:
 class Unheard:
     """An answer that is not shown, since something else is made of it."""
 
-    def hear(self, delta: Delta) -> None:
+    def hear(self, piece: Piece) -> None:
         """Show nothing."""
 
     def rest(self) -> None:
@@ -60,15 +73,15 @@ class Written:
         self._open = False
         self._heard = ""
 
-    def hear(self, delta: Delta) -> None:
+    def hear(self, piece: Piece) -> None:
         """Write a piece at once."""
-        if isinstance(delta, Words):
-            self._write(delta.text)
+        if isinstance(piece, Words):
+            self._write(piece.text)
             return
         self.rest()
-        if isinstance(delta, Anew):
+        if isinstance(piece, Anew):
             self._heard = ""
-        if note := tell(delta):
+        if note := tell(piece):
             print(note, file=self._aside, flush=True)
 
     def end(self, reply: Reply) -> None:
@@ -76,8 +89,8 @@ class Written:
         if reply.state is State.ANSWERED and not self._heard.strip():
             self._write(reply.text)
         self.rest()
-        if reply.state is not State.ANSWERED:
-            print(tell_end(reply), file=self._aside, flush=True)
+        if note := tell_end(reply):
+            print(note, file=self._aside, flush=True)
 
     def _write(self, text: str) -> None:
         self._heard += text
@@ -106,17 +119,17 @@ class Drawn:
         self._heard = ""
         self._start()
 
-    def hear(self, delta: Delta) -> None:
+    def hear(self, piece: Piece) -> None:
         """Draw a piece, at the latest with the next picture."""
-        if isinstance(delta, Words):
-            self._heard += delta.text
-            self._rest += clean(delta.text)
+        if isinstance(piece, Words):
+            self._heard += piece.text
+            self._rest += clean(piece.text)
             self._start()
             return
         self._settle()
-        if isinstance(delta, Anew):
+        if isinstance(piece, Anew):
             self._heard = ""
-        if note := tell(delta):
+        if note := tell(piece):
             self._above(Text(f"  {note}", style="dim", overflow="ellipsis", no_wrap=True))
         self._start()
 
@@ -136,8 +149,8 @@ class Drawn:
         if reply.state is State.ANSWERED and not self._heard.strip():
             self._rest = reply.text
         self.rest()
-        if reply.state is not State.ANSWERED:
-            self._console.print(Text(tell_end(reply), style="dim"))
+        if note := tell_end(reply):
+            self._console.print(Text(note, style="dim"))
 
     def _start(self) -> None:
         if self._live is None:
@@ -186,19 +199,25 @@ class Drawn:
 
 
 def tell_end(reply: Reply) -> str:
-    """Tell why there is no answer."""
+    """Tell why there is no answer, or no whole one."""
+    if reply.state is State.ANSWERED:
+        return CUT if reply.cut else ""
     if reply.state is State.STOPPED:
         return "stopped"
-    return clean(reply.text) or BEHIND
+    if reply.state.ended:
+        return clean(reply.text)
+    return f"{clean(reply.text) or BEHIND} {RUNS}"
 
 
-def tell(delta: Delta) -> str:
+def tell(piece: Piece) -> str:
     """Tell in a few words what an agent does beside speaking."""
-    match delta:
+    match piece:
         case Calling():
-            return f"· {clean_line(delta.name) or 'a tool'} …"
+            return f"· {clean_line(piece.name) or 'a tool'} …"
         case Returned(done=False):
-            return f"· {clean_line(delta.name) or 'a tool'} failed"
+            return f"· {clean_line(piece.name) or 'a tool'} failed"
+        case Declined():
+            return f"· {clean_line(piece.name) or 'a tool'} was not allowed"
         case Anew():
             return f"· {ANEW}"
         case _:

@@ -30,12 +30,14 @@ async def tell_session(talk: Talk) -> str:
     if session is None:
         return "a new conversation; /help lists what else can be typed"
     turns = sum(row.kind is Kind.TURN for row in await talk.gateway.sessions.read(session.id))
-    if not turns:
+    waiting = len(await talk.gateway.sessions.list_unfinished(session.id))
+    if not (turns or waiting or session.plan):
         return f"session {session.id[:SHORT]} begins; /help lists what else can be typed"
+    past = f"{count(turns, 'turn')}, the last on {show_time(session.used, talk.zone)}" if turns else "no turn yet"
     plan = ", plan mode is on" if session.plan else ""
+    come = f"; {count(waiting, 'message')} {'is' if waiting == 1 else 'are'} still being answered" if waiting else ""
     return (
-        f"going on with {session.id[:SHORT]} ({count(turns, 'turn')}, the last on {show_time(session.used, talk.zone)})"
-        f"{plan}; /new begins anew, /help lists what else can be typed"
+        f"going on with {session.id[:SHORT]} ({past}){plan}{come}; /new begins anew, /help lists what else can be typed"
     )
 
 

@@ -41,6 +41,7 @@ async def resume(talk: Talk, rest: str) -> str:
         raise InputError("write /resume ID; /sessions lists them")
     await talk.resume(rest)
     talk.note(await tell_session(talk))
+    await talk.catch_up()
     return ""
 
 

@@ -8,27 +8,25 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from rich.console import Console
-from rich.text import Text
 
 from foreword.assembly import Assembly
-from foreword.cli.chat.answer import Answer
+from foreword.cli.chat.answer import Answer, Declined
 from foreword.cli.chat.clean import clean
-from foreword.cli.chat.page import Page
+from foreword.cli.chat.later import Later, note
 from foreword.cli.chat.weights import fetch_weights
 from foreword.config import Config
 from foreword.frozen import frozen
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.lane import Found, find_lane
-from foreword.gateway.message import Incoming, NotFound, Reply, State
+from foreword.gateway.message import Incoming, NotFound, Reply
 from foreword.gateway.session import Session
 from foreword.runtime.choosing import Chosen, choose_model
-from foreword.runtime.ears import Asking
+from foreword.runtime.ears import Asking, Returned
 from foreword.runtime.models import open_models
 from foreword.sources.clock import find_zone
 from foreword.store.plans import Plan, PlanState
 from foreword.turn import Turn
 
-LATER = 1.0  # seconds between two looks for an answer that comes later
 SHORTEST = 4  # digits by which a session can be named
 
 
@@ -49,6 +47,7 @@ class Talk:
         self.place = place
         """A message without words: who speaks, with whom, and where."""
         self.console = seat.console
+        self.later = Later(gateway, seat.console)
         self.session: Session | None = None
         """The session that goes on; None until something is said in the first one."""
         self.turn = ""
@@ -59,7 +58,6 @@ class Talk:
         """What the slots were made of then, by hash."""
         self._environ = environ
         self._seat = seat
-        self._late: set[asyncio.Task[None]] = set()
 
     @property
     def found(self) -> Found:
@@ -77,11 +75,15 @@ class Talk:
         session = self.session.id if self.session else ""
         accepted = await self.gateway.accept(replace(self.place, text=text, session=session))
         self.turn = accepted.turn
+        self.later.known.add(accepted.turn)
         answer = self._seat.screen()
         try:
             with on_interrupt(lambda: self.gateway.stop(accepted.turn)):
                 await self._listen(accepted.turn, answer)
                 reply = await self.gateway.wait(accepted.turn)
+        except BrokenPipeError:  # what reads our output has gone; left alone, another process would begin again
+            await self.gateway.stop(accepted.turn)
+            raise
         finally:
             answer.rest()
         answer.end(reply)
@@ -89,40 +91,35 @@ class Talk:
         return reply
 
     async def _listen(self, turn: str, answer: Answer) -> None:
+        declined: str | None = None
         async for delta in self.gateway.hear(turn):
             if isinstance(delta, Asking):
                 answer.rest()
-                await self._decide(turn, delta)
+                declined = None if await self._decide(turn, delta) else delta.name
+            elif isinstance(delta, Returned) and delta.name == declined:
+                answer.hear(Declined(name=declined))
+                declined = None
             else:
                 answer.hear(delta)
 
-    async def _decide(self, turn: str, asking: Asking) -> None:
+    async def _decide(self, turn: str, asking: Asking) -> bool:
+        """Let the person decide, and return whether they allow it."""
         try:
             allowed = await self._seat.ask(clean(asking.question))
         except KeyboardInterrupt:
             await self.gateway.stop(turn)
-        else:
-            self.gateway.decide(turn, asking.id, allowed=allowed)
+            return False
+        self.gateway.decide(turn, asking.id, allowed=allowed)
+        return allowed
 
     def note(self, text: str) -> None:
         """Say something that is not the agent's word."""
-        self.console.print(Text(clean(text), style="dim"), soft_wrap=True)
+        note(self.console, text)
 
-    def await_later(self, reply: Reply) -> None:
-        """See to it that an answer which comes later is shown when it comes."""
-        task = asyncio.get_running_loop().create_task(self._await(reply.turn))
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
-
-    async def _await(self, turn: str) -> None:
-        reply = await self.gateway.find(turn)
-        while reply and not reply.state.ended:
-            await asyncio.sleep(LATER)
-            reply = await self.gateway.find(turn)
-        if reply and reply.state is State.ANSWERED:
-            self.console.print(Page(reply.text))
-        elif reply:
-            self.note(reply.text or str(reply.state))
+    async def catch_up(self) -> None:
+        """Show what came of this session while nobody was here, and what still comes when it comes."""
+        if self.session:
+            await self.later.catch_up(self.session.id)
 
     async def hold(self) -> Session:
         """Hold a session, which is begun if there is none yet."""

@@ -24,11 +24,11 @@ from foreword.cli.chat.steering import note_slots
 from foreword.cli.chat.talk import Seat, Talk
 from foreword.cli.chat.weights import fetch_weights
 from foreword.cli.main import describe, is_utf8
-from foreword.cli.output import complain, make_plain, print_json, warn
+from foreword.cli.output import complain, count, make_plain, print_json, warn
 from foreword.cli.place import find_environ, open_here
 from foreword.cli.turns import find_project
 from foreword.errors import ForewordError, InputError
-from foreword.gateway.message import Incoming, Reply, State
+from foreword.gateway.message import Exchange, Incoming, Reply, State
 from foreword.gateway.opening import open_gateway
 from foreword.runtime.choosing import choose_model
 from foreword.store.state import in_words
@@ -36,6 +36,8 @@ from foreword.workspace import STATE, Workspace
 
 FAILED = 1
 INTERRUPTED = 130
+LOOK = "/why shows what happened"
+LOOK_ONCE = "foreword logs --level error shows what happened"
 AGAIN = "Ctrl-C once more, or Ctrl-D, ends the chat"
 
 
@@ -103,6 +105,7 @@ async def converse(args: Namespace, workspace: Workspace, environ: Mapping[str, 
         if message is not None:
             return await answer_once(talk, message, json=args.json)
         await greet(talk)
+        await talk.catch_up()
         note_slots(talk)
         with quiet_keys():
             return await answer_lines(talk)
@@ -122,14 +125,27 @@ async def choose_session(talk: Talk, args: Namespace) -> None:
 
 async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
     """Answer one message, or run one command."""
+    if isinstance(read_typed(message), str):
+        await warn_first(talk)
     reply = await respond(talk, message)
     if reply is None:
         return 0
     if json:
         print_json(write_reply(reply))
+    elif reply.state is State.FAILED:
+        print(LOOK_ONCE, file=sys.stderr)
     if reply.state is State.STOPPED:
         return INTERRUPTED
     return 0 if reply.state is State.ANSWERED else FAILED
+
+
+async def warn_first(talk: Talk) -> None:
+    """Warn where another model answers than the one that is named, or earlier messages come first."""
+    if reason := talk.choose().reason:
+        warn(reason)
+    session = talk.session
+    if session and (waiting := len(await talk.gateway.sessions.list_unfinished(session.id))):
+        warn(f"{count(waiting, 'earlier message')} of this session {'is' if waiting == 1 else 'are'} answered first")
 
 
 async def answer_lines(talk: Talk) -> int:
@@ -168,7 +184,9 @@ async def answer_line(talk: Talk, text: str) -> None:
         complain(f"the state of the workspace cannot be used: {error}")
     else:
         if reply and reply.state is State.QUEUED:
-            talk.await_later(reply)
+            talk.later.wait_for(Exchange(asked=text, reply=reply))
+        elif reply and reply.state is State.FAILED:
+            talk.note(LOOK)
     talk.console.print()
 
 
