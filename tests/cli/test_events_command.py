@@ -16,7 +16,9 @@ from event_rows import make_event, tell
 from foreword.events.event import EventType, Level, Place, Usage
 from foreword.words import Trust
 
-RUN = [sys.executable, "-c", "import sys; from foreword.cli import main; sys.exit(main())"]
+# Whoever started the tests may have had interrupts ignored, which a child would inherit.
+HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+RUN = [sys.executable, "-c", f"{HEED}; import sys; from foreword.cli import main; sys.exit(main())"]
 TRACE = "3f2a9c01" + "0" * 24
 
 
