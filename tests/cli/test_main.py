@@ -11,7 +11,9 @@ import pytest
 from foreword.testing import write_files
 
 COMMANDS = ("build", "explain", "diff", "lint", "init", "blueprints", "doctor")
-RUN = [sys.executable, "-c", "import sys; from foreword.cli import main; sys.exit(main())"]
+# Whoever started the tests may have had interrupts ignored, which a child would inherit.
+HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+RUN = [sys.executable, "-c", f"{HEED}; import sys; from foreword.cli import main; sys.exit(main())"]
 
 
 def test_version(say):
