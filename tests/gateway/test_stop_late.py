@@ -10,22 +10,22 @@ from datetime import UTC, datetime
 from house import open_house, say
 
 from foreword.gateway.message import Incoming, State
+from foreword.runtime.ears import Words
 from foreword.testing import Says
-
-KEPT = "SELECT count(*) FROM turns WHERE taken IS NOT NULL AND finished IS NULL"
 
 
 class Grip:
-    """A clock that holds the state for itself from the moment at which an answer is kept and its turn not ended."""
+    """A clock that holds the state for itself from the moment at which an answer is said and its turn not ended."""
 
     def __init__(self, path):
         self._state = sqlite3.connect(path, isolation_level=None)
+        self.said = False
         self.held = asyncio.Event()
 
     def __call__(self):
         """Tell the time."""
         mine = threading.current_thread() is threading.main_thread()
-        if mine and not self.held.is_set() and self._state.execute(KEPT).fetchone()[0]:
+        if mine and self.said and not self.held.is_set():
             self._state.execute("BEGIN IMMEDIATE")
             self.held.set()
         return datetime.now(UTC)
@@ -45,6 +45,10 @@ def test_too_late(tmp_path, stand_in):
         with closing(Grip(os.path.join(tmp_path, ".foreword", "state.sqlite"))) as grip:
             async with open_house(tmp_path, stand_in, clock=grip) as gateway:
                 accepted = await gateway.accept(Incoming(text="second", user="alice"))
+                async for delta in gateway.hear(accepted.turn):
+                    grip.said = grip.said or isinstance(delta, Words)
+                    if grip.said:
+                        break
                 await grip.held.wait()
                 await asyncio.sleep(0.05)
                 stopping = asyncio.create_task(gateway.stop(accepted.turn))
