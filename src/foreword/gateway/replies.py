@@ -46,7 +46,7 @@ def make_reply(claimed: Claimed, ending: Ending) -> Reply:
         state=ending.state,
         text=ending.text,
         received=claimed.received,
-        finished=ending.now,
+        finished=ending.now if ending.state.ended else None,
         usage=ending.spent.usage,
         cost_usd=ending.spent.cost_usd,
         prompt_hash=ending.prompt_hash,
