@@ -31,10 +31,15 @@ def find_eligible(world, turn):
 
 
 def find_told(assembly):
-    """Name the slots that have a text, and those whose text the owner's own template, which is read, does not place."""
+    """Name the slots that have a text, and those whose text the owner's own template, which is read, does not place.
+
+    A template itself counts as told: the owner's own may stand in the place of ours and hold nothing but variables.
+    """
+    entries = [entry for run in assembly.plan.runs for entry in run.entries]
+    templates = {entry.id for entry in entries if entry.slot.source == "template" and entry.verdict is None}
     missing = [item for run in assembly.fit.runs for item in run.items if isinstance(item, Missing)]
     unplaced = {item.id for item in missing if any(one in item.reason for one in UNPLACED)}
-    return {name_of(one.item) for one in fitted(assembly)} | unplaced
+    return {name_of(one.item) for one in fitted(assembly)} | unplaced | templates
 
 
 def name_of(section):
