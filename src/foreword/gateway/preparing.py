@@ -89,7 +89,6 @@ class Preparing:
         incoming = claimed.incoming
         past, tasks = await self._recall(claimed)
         equipment = bind(await self._equips.equip(claimed), tasks)
-        self._check_length(incoming.text, equipment.model)
         turn = make_turn(claimed, equipment, past, self.now())
         try:
             assembly = await self.assemble(turn)
@@ -106,13 +105,6 @@ class Preparing:
             past = await self._fold(trace, claimed, past, assembly)
             assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
         return Prepared(assembly=assembly, history=join(past))
-
-    def _check_length(self, text: str, model: str) -> None:
-        """Refuse a message that no prompt of this model leaves room for, in words about the message."""
-        meter = self._workspace.ground.measure(model)
-        message, room = meter.count(text), meter.facts.window * 3 // 4
-        if message > room:
-            raise InputError(TOO_LONG.format(message, room))
 
     async def _recall(self, claimed: Claimed) -> tuple[Sequence[Row], tuple[Task, ...]]:
         """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
@@ -161,10 +153,9 @@ class Preparing:
         try:
             return await self.assemble(bare)
         except BudgetError as error:
-            room = find_room(await self.assemble(replace(bare, message="")))
-            raise InputError(
-                f"the message is too long: the window of the model has room for {room:,} tokens beside its prompt"
-            ) from error
+            empty = await self.assemble(replace(bare, message=""))
+            message = empty.terms.meter.count(turn.message)
+            raise InputError(TOO_LONG.format(message, find_room(empty))) from error
 
     async def _fold(self, trace: Trace, claimed: Claimed, past: Sequence[Row], assembly: Assembly) -> Sequence[Row]:
         """Fold the oldest turns, and tell it."""
