@@ -42,7 +42,8 @@ def render(schema: Schema) -> str:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     upgrade(connection, schema)
     (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    texts = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
+    ordered = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, iif(type = 'table', rowid, name)"
+    texts = [sql for (sql,) in connection.execute(ordered)]
     connection.close()
     tables = [f"{clean(sql)};" for sql in texts]
     return "\n".join([f"-- revision {revision}, written by python -m foreword.store.migrate", *tables]) + (

@@ -31,15 +31,6 @@ CREATE TABLE events (
   cache_write INTEGER,
   PRIMARY KEY (id)
 );
-CREATE INDEX idx_events_session ON events (session_id, timestamp);
-CREATE INDEX idx_events_error ON events (level, timestamp) WHERE level IN ('warn', 'error');
-CREATE INDEX idx_events_own_error ON events (user_id, timestamp) WHERE level IN ('warn', 'error');
-CREATE INDEX idx_events_type ON events (event_type, timestamp);
-CREATE INDEX idx_events_user ON events (user_id, timestamp);
-CREATE INDEX idx_events_channel ON events (channel, timestamp);
-CREATE INDEX idx_events_room ON events (room, timestamp) WHERE room IS NOT NULL;
-CREATE INDEX idx_events_trace ON events (trace_id) WHERE trace_id IS NOT NULL;
-CREATE INDEX idx_events_time ON events (timestamp);
 CREATE TABLE totals_quarter (
   kind TEXT NOT NULL,
   owner TEXT NOT NULL,
@@ -93,7 +84,6 @@ CREATE TABLE prompts (
   PRIMARY KEY (id),
   UNIQUE (hash)
 );
-CREATE INDEX idx_prompts_last_used ON prompts (last_used);
 CREATE TABLE prompt_pieces (
   prompt_id INTEGER NOT NULL,
   position INTEGER NOT NULL,
@@ -107,7 +97,6 @@ CREATE TABLE prompt_pieces (
   FOREIGN KEY(section_id) REFERENCES sections (id)
 )
  WITHOUT ROWID;
-CREATE INDEX idx_prompt_pieces_section ON prompt_pieces (section_id);
 CREATE TABLE budget_spent (
   scope TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -119,7 +108,6 @@ CREATE TABLE budget_spent (
   PRIMARY KEY (scope, name, period)
 )
  WITHOUT ROWID;
-CREATE INDEX idx_budget_spent_updated ON budget_spent (updated);
 CREATE TABLE budget_reserved (
   scope TEXT NOT NULL,
   name TEXT NOT NULL,
@@ -131,4 +119,16 @@ CREATE TABLE budget_reserved (
 )
  WITHOUT ROWID;
 CREATE INDEX idx_budget_reserved_reservation ON budget_reserved (reservation);
+CREATE INDEX idx_budget_spent_updated ON budget_spent (updated);
+CREATE INDEX idx_events_channel ON events (channel, timestamp);
+CREATE INDEX idx_events_error ON events (level, timestamp) WHERE level IN ('warn', 'error');
+CREATE INDEX idx_events_own_error ON events (user_id, timestamp) WHERE level IN ('warn', 'error');
+CREATE INDEX idx_events_room ON events (room, timestamp) WHERE room IS NOT NULL;
+CREATE INDEX idx_events_session ON events (session_id, timestamp);
+CREATE INDEX idx_events_time ON events (timestamp);
+CREATE INDEX idx_events_trace ON events (trace_id) WHERE trace_id IS NOT NULL;
+CREATE INDEX idx_events_type ON events (event_type, timestamp);
+CREATE INDEX idx_events_user ON events (user_id, timestamp);
+CREATE INDEX idx_prompt_pieces_section ON prompt_pieces (section_id);
+CREATE INDEX idx_prompts_last_used ON prompts (last_used);
 INSERT INTO alembic_version (version_num) VALUES ('0002');

@@ -1,4 +1,4 @@
--- revision 0002, written by python -m foreword.store.migrate
+-- revision 0003, written by python -m foreword.store.migrate
 CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
@@ -19,10 +19,6 @@ CREATE TABLE sessions (
   model TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (id)
 );
-CREATE UNIQUE INDEX idx_sessions_current ON sessions (agent, channel, room, clearance, user_id) WHERE current = 1;
-CREATE INDEX idx_sessions_place ON sessions (agent, channel, room, clearance, user_id, used);
-CREATE INDEX idx_sessions_user ON sessions (user_id, used);
-CREATE INDEX idx_sessions_used ON sessions (used);
 CREATE TABLE turns (
   number INTEGER NOT NULL,
   id TEXT NOT NULL,
@@ -52,10 +48,6 @@ CREATE TABLE turns (
   FOREIGN KEY(session_id) REFERENCES sessions (id),
   UNIQUE ("key")
 );
-CREATE INDEX idx_turns_due ON turns (state, due) WHERE finished IS NULL;
-CREATE INDEX idx_turns_open ON turns (session_id, number) WHERE finished IS NULL;
-CREATE INDEX idx_turns_session ON turns (session_id, number);
-CREATE INDEX idx_turns_user ON turns (user_id, received);
 CREATE TABLE history (
   session_id TEXT NOT NULL,
   position INTEGER NOT NULL,
@@ -69,25 +61,6 @@ CREATE TABLE history (
   FOREIGN KEY(session_id) REFERENCES sessions (id),
   FOREIGN KEY(turn_id) REFERENCES turns (id)
 );
-CREATE INDEX idx_history_beginning ON history (beginning) WHERE beginning IS NOT NULL;
-CREATE INDEX idx_history_turn ON history (turn_id);
-CREATE TABLE outbox (
-  id INTEGER NOT NULL,
-  turn_id TEXT NOT NULL,
-  channel TEXT NOT NULL,
-  address TEXT DEFAULT '' NOT NULL,
-  text TEXT NOT NULL,
-  state TEXT NOT NULL,
-  attempt INTEGER DEFAULT 0 NOT NULL,
-  due DOUBLE DEFAULT 0 NOT NULL,
-  lease_until DOUBLE DEFAULT 0 NOT NULL,
-  lease_owner TEXT DEFAULT '' NOT NULL,
-  sent TEXT,
-  PRIMARY KEY (id),
-  UNIQUE (turn_id),
-  FOREIGN KEY(turn_id) REFERENCES turns (id)
-);
-CREATE INDEX idx_outbox_due ON outbox (state, due);
 CREATE TABLE begun (
   turn_id TEXT NOT NULL,
   call_id TEXT NOT NULL,
@@ -104,7 +77,6 @@ CREATE TABLE plans (
   state TEXT NOT NULL,
   PRIMARY KEY (id)
 );
-CREATE INDEX idx_plans_session ON plans (session_id, id);
 CREATE TABLE tasks (
   session_id TEXT NOT NULL,
   id TEXT NOT NULL,
@@ -127,7 +99,6 @@ CREATE TABLE tokens (
   PRIMARY KEY (id),
   UNIQUE (hash)
 );
-CREATE INDEX idx_tokens_user ON tokens (user_id);
 CREATE TABLE agent_configurations (
   id INTEGER NOT NULL,
   agent_name TEXT NOT NULL,
@@ -146,4 +117,124 @@ CREATE TABLE user_agent_prompt_customizations (
   PRIMARY KEY (id),
   CONSTRAINT uq_user_agent_instructions UNIQUE (user_id, agent_name)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0002');
+CREATE TABLE outbox (
+  id INTEGER NOT NULL,
+  "key" TEXT NOT NULL,
+  turn_id TEXT,
+  channel TEXT NOT NULL,
+  address TEXT DEFAULT '' NOT NULL,
+  text TEXT NOT NULL,
+  part INTEGER DEFAULT 0 NOT NULL,
+  state TEXT NOT NULL,
+  attempt INTEGER DEFAULT 0 NOT NULL,
+  due DOUBLE DEFAULT 0 NOT NULL,
+  lease_until DOUBLE DEFAULT 0 NOT NULL,
+  lease_owner TEXT DEFAULT '' NOT NULL,
+  sent TEXT,
+  PRIMARY KEY (id),
+  UNIQUE ("key"),
+  FOREIGN KEY(turn_id) REFERENCES turns (id)
+);
+CREATE TABLE identities (
+  identity TEXT NOT NULL,
+  user_id TEXT NOT NULL,
+  name TEXT DEFAULT '' NOT NULL,
+  paired TEXT NOT NULL,
+  PRIMARY KEY (identity)
+);
+CREATE TABLE pairings (
+  hash TEXT NOT NULL,
+  user_id TEXT NOT NULL,
+  created TEXT NOT NULL,
+  expires TEXT NOT NULL,
+  PRIMARY KEY (hash)
+);
+CREATE TABLE overheard (
+  id INTEGER NOT NULL,
+  channel TEXT NOT NULL,
+  room TEXT NOT NULL,
+  user_id TEXT DEFAULT '' NOT NULL,
+  name TEXT DEFAULT '' NOT NULL,
+  text TEXT NOT NULL,
+  heard TEXT NOT NULL,
+  "key" TEXT,
+  PRIMARY KEY (id),
+  UNIQUE ("key")
+);
+CREATE TABLE schedules (
+  id TEXT NOT NULL,
+  origin TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  user_id TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  moment TEXT NOT NULL,
+  zone TEXT DEFAULT '' NOT NULL,
+  say TEXT DEFAULT '' NOT NULL,
+  delivery TEXT NOT NULL,
+  channel TEXT DEFAULT '' NOT NULL,
+  address TEXT DEFAULT '' NOT NULL,
+  room TEXT DEFAULT '' NOT NULL,
+  situation TEXT NOT NULL,
+  clearance INTEGER NOT NULL,
+  missed TEXT NOT NULL,
+  created TEXT NOT NULL,
+  due DOUBLE,
+  ran TEXT,
+  state TEXT NOT NULL,
+  PRIMARY KEY (id)
+);
+CREATE TABLE workflows (
+  session_id TEXT NOT NULL,
+  text TEXT NOT NULL,
+  updated TEXT NOT NULL,
+  PRIMARY KEY (session_id)
+)
+ WITHOUT ROWID;
+CREATE TABLE profiles (
+  user_id TEXT NOT NULL,
+  clearance INTEGER NOT NULL,
+  learned TEXT NOT NULL,
+  messages INTEGER DEFAULT 0 NOT NULL,
+  updated TEXT NOT NULL,
+  PRIMARY KEY (user_id, clearance)
+)
+ WITHOUT ROWID;
+CREATE TABLE bulletins (
+  agent TEXT NOT NULL,
+  clearance INTEGER NOT NULL,
+  text TEXT NOT NULL,
+  author TEXT NOT NULL,
+  made TEXT NOT NULL,
+  PRIMARY KEY (agent, clearance)
+)
+ WITHOUT ROWID;
+CREATE TABLE responsibilities (
+  agent TEXT NOT NULL,
+  title TEXT NOT NULL,
+  content TEXT NOT NULL,
+  user_id TEXT NOT NULL,
+  added TEXT NOT NULL,
+  PRIMARY KEY (agent, title)
+)
+ WITHOUT ROWID;
+CREATE INDEX idx_history_beginning ON history (beginning) WHERE beginning IS NOT NULL;
+CREATE INDEX idx_history_turn ON history (turn_id);
+CREATE INDEX idx_identities_user ON identities (user_id);
+CREATE INDEX idx_outbox_due ON outbox (state, due);
+CREATE INDEX idx_outbox_turn ON outbox (turn_id);
+CREATE INDEX idx_overheard_room ON overheard (channel, room, id);
+CREATE INDEX idx_overheard_user ON overheard (user_id);
+CREATE INDEX idx_pairings_user ON pairings (user_id);
+CREATE INDEX idx_plans_session ON plans (session_id, id);
+CREATE INDEX idx_schedules_due ON schedules (state, due);
+CREATE INDEX idx_schedules_user ON schedules (user_id);
+CREATE UNIQUE INDEX idx_sessions_current ON sessions (agent, channel, room, clearance, user_id) WHERE current = 1;
+CREATE INDEX idx_sessions_place ON sessions (agent, channel, room, clearance, user_id, used);
+CREATE INDEX idx_sessions_used ON sessions (used);
+CREATE INDEX idx_sessions_user ON sessions (user_id, used);
+CREATE INDEX idx_tokens_user ON tokens (user_id);
+CREATE INDEX idx_turns_due ON turns (state, due) WHERE finished IS NULL;
+CREATE INDEX idx_turns_open ON turns (session_id, number) WHERE finished IS NULL;
+CREATE INDEX idx_turns_session ON turns (session_id, number);
+CREATE INDEX idx_turns_user ON turns (user_id, received);
+INSERT INTO alembic_version (version_num) VALUES ('0003');

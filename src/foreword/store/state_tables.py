@@ -7,6 +7,7 @@ those that a worker compares with its clock (`due`, `lease_until`) are seconds s
 from sqlalchemy import Column, Double, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, text
 
 from foreword.store.agent_tables import add_agents
+from foreword.store.living_tables import add_living, add_people, add_schedules
 
 METADATA = MetaData()
 NOTHING, ZERO = text("''"), text("0")
@@ -96,10 +97,12 @@ OUTBOX = Table(
     "outbox",
     METADATA,
     Column("id", Integer, primary_key=True),
-    Column("turn_id", Text, ForeignKey("turns.id"), nullable=False, unique=True),
+    Column("key", Text, nullable=False, unique=True),  # one letter has one, however often it is posted
+    Column("turn_id", Text, ForeignKey("turns.id")),  # the turn that it answers or comes from
     Column("channel", Text, nullable=False),
     Column("address", Text, nullable=False, server_default=NOTHING),
     Column("text", Text, nullable=False),
+    Column("part", Integer, nullable=False, server_default=ZERO),  # how many of its parts have arrived
     Column("state", Text, nullable=False),
     Column("attempt", Integer, nullable=False, server_default=ZERO),
     Column("due", Double, nullable=False, server_default=ZERO),
@@ -107,6 +110,7 @@ OUTBOX = Table(
     Column("lease_owner", Text, nullable=False, server_default=NOTHING),
     Column("sent", Text),
     Index("idx_outbox_due", "state", "due"),
+    Index("idx_outbox_turn", "turn_id"),
 )
 
 BEGUN = Table(
@@ -157,3 +161,6 @@ TOKENS = Table(
 )
 
 AGENTS, INSTRUCTIONS = add_agents(METADATA)
+IDENTITIES, PAIRINGS, OVERHEARD = add_people(METADATA)
+SCHEDULES = add_schedules(METADATA)
+WORKFLOWS, PROFILES, BULLETINS, RESPONSIBILITIES = add_living(METADATA)

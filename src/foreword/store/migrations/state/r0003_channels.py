@@ -1,0 +1,45 @@
+"""An outbox for letters of every kind; who is who on the channels, schedules, and what living sections are made from."""
+
+from alembic import op
+from sqlalchemy import Column, Double, ForeignKey, Integer, MetaData, Text, text
+
+from foreword.store.living_tables import add_living, add_people, add_schedules
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+NOTHING, ZERO = text("''"), text("0")
+KEPT = "turn_id, channel, address, text, state, attempt, due, lease_until, lease_owner, sent"
+
+
+def upgrade() -> None:
+    """Make the tables, and put what is on its way into the new outbox."""
+    op.drop_index("idx_outbox_due", "outbox")
+    op.rename_table("outbox", "old_outbox")
+    op.create_table(
+        "outbox",
+        Column("id", Integer, primary_key=True),
+        Column("key", Text, nullable=False, unique=True),
+        Column("turn_id", Text, ForeignKey("turns.id")),
+        Column("channel", Text, nullable=False),
+        Column("address", Text, nullable=False, server_default=NOTHING),
+        Column("text", Text, nullable=False),
+        Column("part", Integer, nullable=False, server_default=ZERO),
+        Column("state", Text, nullable=False),
+        Column("attempt", Integer, nullable=False, server_default=ZERO),
+        Column("due", Double, nullable=False, server_default=ZERO),
+        Column("lease_until", Double, nullable=False, server_default=ZERO),
+        Column("lease_owner", Text, nullable=False, server_default=NOTHING),
+        Column("sent", Text),
+    )
+    op.execute(f"INSERT INTO outbox (id, key, {KEPT}) SELECT id, turn_id, {KEPT} FROM old_outbox")
+    op.drop_table("old_outbox")
+    op.create_index("idx_outbox_due", "outbox", ["state", "due"])
+    op.create_index("idx_outbox_turn", "outbox", ["turn_id"])
+    made = MetaData()
+    add_people(made)
+    add_schedules(made)
+    add_living(made)
+    made.create_all(op.get_bind())
