@@ -66,6 +66,8 @@ class Incoming:
     """Whether whoever hears the turn can be asked before it changes something."""
     address: str = ""
     """Where the reply is to be delivered, on a channel that delivers; else whoever asked fetches it."""
+    through: str = ""
+    """The channel that delivers the reply, where another than its own."""
 
 
 @frozen(eq=True)
