@@ -1,4 +1,4 @@
-"""An outbox for letters of every kind; who is who on the channels, schedules, and what living sections are made from."""
+"""An outbox for letters of every kind; people on their channels, schedules, and what living sections are made from."""
 
 from alembic import op
 from sqlalchemy import Column, Double, ForeignKey, Integer, MetaData, Text, text
@@ -11,7 +11,6 @@ branch_labels = None
 depends_on = None
 
 NOTHING, ZERO = text("''"), text("0")
-KEPT = "turn_id, channel, address, text, state, attempt, due, lease_until, lease_owner, sent"
 
 
 def upgrade() -> None:
@@ -34,7 +33,11 @@ def upgrade() -> None:
         Column("lease_owner", Text, nullable=False, server_default=NOTHING),
         Column("sent", Text),
     )
-    op.execute(f"INSERT INTO outbox (id, key, {KEPT}) SELECT id, turn_id, {KEPT} FROM old_outbox")
+    op.execute(
+        "INSERT INTO outbox (id, key, turn_id, channel, address, text, state, attempt, due, lease_until, lease_owner, sent)"
+        " SELECT id, turn_id, turn_id, channel, address, text, state, attempt, due, lease_until, lease_owner, sent"
+        " FROM old_outbox"
+    )
     op.drop_table("old_outbox")
     op.create_index("idx_outbox_due", "outbox", ["state", "due"])
     op.create_index("idx_outbox_turn", "outbox", ["turn_id"])
