@@ -34,7 +34,8 @@ def upgrade() -> None:
         Column("sent", Text),
     )
     op.execute(
-        "INSERT INTO outbox (id, key, turn_id, channel, address, text, state, attempt, due, lease_until, lease_owner, sent)"
+        "INSERT INTO outbox"
+        " (id, key, turn_id, channel, address, text, state, attempt, due, lease_until, lease_owner, sent)"
         " SELECT id, turn_id, turn_id, channel, address, text, state, attempt, due, lease_until, lease_owner, sent"
         " FROM old_outbox"
     )
