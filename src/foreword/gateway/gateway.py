@@ -64,6 +64,8 @@ class Rhythm:
     """Seconds that running turns are given when the gateway ends."""
     most: int = 1_000
     """Turns that run at once."""
+    thinking: float = 600.0
+    """Seconds that a person who is asked something has to answer."""
 
 
 USUAL = Rhythm()
@@ -141,7 +143,7 @@ class Gateway:
             )
             if admitted.new:
                 received.tell(EventType.SESSION_CREATED)
-            running = self._known[trace.id] = Running(session.id)
+            running = self._known[trace.id] = Running(session.id, self._rhythm.thinking)
             incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
             arrival = Arrival(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
             try:
@@ -336,7 +338,7 @@ class Gateway:
     def _start(self, claimed: Claimed) -> None:
         running = self._known.get(claimed.turn)
         if running is None or running.broadcast.ended.is_set():
-            running = self._known[claimed.turn] = Running(claimed.session.id)
+            running = self._known[claimed.turn] = Running(claimed.session.id, self._rhythm.thinking)
         running.task = asyncio.create_task(self._run(claimed, running))
 
     async def _run(self, claimed: Claimed, running: Running) -> None:
