@@ -49,7 +49,7 @@ def admit(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: dateti
 
 def is_named(lane: Lane) -> bool:
     """Whether a lane is somebody's; of those whom nobody has named, none is known again."""
-    return bool(lane.user or lane.room)
+    return bool(lane.user or (lane.room and not lane.room.startswith("(")))
 
 
 def write_key(incoming: Incoming) -> str | None:
