@@ -15,6 +15,7 @@ class Messenger:
         self.arrived = []
         """Address and text of all that was delivered."""
         self.worked = []
+        self._keys = set()
         self._hear = None
         self._running = asyncio.Event()
         self._count = 0
@@ -25,7 +26,9 @@ class Messenger:
 
     async def deliver(self, address, part, key):
         """Take a reply."""
-        self.arrived.append((address, part))
+        if key not in self._keys:
+            self.arrived.append((address, part))
+        self._keys.add(key)
 
     async def show_work(self, address):
         """Note that a reply is being made."""

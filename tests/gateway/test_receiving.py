@@ -27,7 +27,7 @@ KITCHEN = {"chat": Chat.GROUP, "place": "-100", "title": "The kitchen"}
 
 
 def test_private(tmp_path, stand_in):
-    """What a known person writes in private is a turn at their own clearance, and the reply arrives at their address."""
+    """What a known person writes in private is a turn at their own clearance, and the reply arrives with them."""
     stand_in.follow(Says(text="Good morning."))
 
     async def run():
