@@ -56,6 +56,9 @@ def write_key(incoming: Incoming) -> str | None:
     """Write a message's own key so that nobody else's can be the same, nor that of another room."""
     if not incoming.key:
         return None
+    if incoming.origin:
+        written = f"{incoming.channel}\x00{incoming.origin}\x00{incoming.key}"
+        return written.encode("utf-8", "backslashreplace").decode()
     return f"{incoming.channel}\x00{incoming.room}\x00{incoming.user}\x00{incoming.key}"
 
 
