@@ -21,11 +21,11 @@ CONFIG = """\
 owner: alice
 agents: {reid: {model: "anthropic:claude-sonnet-5"}}
 users:
-  alice: {trust: full, timezone: UTC}
-  carol: {trust: full}
-  ines: {trust: inner}
-  bob: {trust: familiar}
-  dan: {trust: public}
+  alice: {trust: full, timezone: UTC, identities: ["telegram:1"]}
+  carol: {trust: full, identities: ["telegram:2"]}
+  ines: {trust: inner, identities: ["telegram:3"]}
+  bob: {trust: familiar, identities: ["telegram:4"]}
+  dan: {trust: public, identities: ["telegram:5"]}
 situations:
   dm: {ceiling: full}
   system: {ceiling: full}
@@ -33,14 +33,15 @@ situations:
   family: {ceiling: inner}
   lobby: {ceiling: public}
 rooms:
-  home: {situation: family}
-  club: {situation: group}
-  attic: {situation: family, ceiling: public}
-  square: {situation: lobby}
+  home: {situation: family, places: ["telegram:-1"], members: [alice, ines, bob]}
+  club: {situation: group, places: ["telegram:-2"]}
+  attic: {situation: family, ceiling: public, places: ["telegram:-3"]}
+  square: {situation: lobby, places: ["telegram:-4"]}
 prompt: {files: [{path: NOTES.md, trust: inner}]}
 memory: {recall: true}
 """
-TRUST = {"alice": FULL, "carol": FULL, "ines": INNER, "bob": FAMILIAR, "dan": PUBLIC, "": PUBLIC, "eve": PUBLIC}
+TRUST = {"alice": FULL, "carol": FULL, "ines": INNER, "bob": FAMILIAR, "dan": PUBLIC}
+SENDERS = {"alice": "1", "carol": "2", "ines": "3", "bob": "4", "dan": "5", "telegram:6": "6", "telegram:7": "7"}
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,24 @@ class Somewhere:
     ceiling: Trust
     situation: str = "dm"
     room: str = ""
+    id: str = ""
+    members: tuple[str, ...] = (*SENDERS, "")
+
+    def clear(self, person):
+        """Say how much a person may see here."""
+        return min(TRUST.get(person, PUBLIC), self.ceiling) if person in self.members else PUBLIC
 
 
 PLACES = [
     Somewhere("web", FULL),
-    Somewhere("telegram", FULL),
     Somewhere("web", FAMILIAR, "group"),  # company that nobody has named
-    Somewhere("telegram", INNER, "family", "home"),
-    Somewhere("telegram", FAMILIAR, "group", "club"),
-    Somewhere("telegram", PUBLIC, "family", "attic"),
-    Somewhere("telegram", PUBLIC, "lobby", "square"),
-    Somewhere("telegram", FAMILIAR, "group", "somewhere else"),
-    Somewhere("telegram", PUBLIC, "nowhere"),
+    Somewhere("web", PUBLIC, "nowhere"),
+    Somewhere("telegram", FULL),
+    Somewhere("telegram", INNER, "family", "home", "-1", ("alice", "ines", "bob")),
+    Somewhere("telegram", FAMILIAR, "group", "club", "-2"),
+    Somewhere("telegram", PUBLIC, "family", "attic", "-3"),
+    Somewhere("telegram", PUBLIC, "lobby", "square", "-4"),
+    Somewhere("telegram", FAMILIAR, "group", "telegram:-5", "-5"),  # a room that nobody has configured
 ]
 
 
@@ -158,8 +165,9 @@ class World:
 
     def make_message(self):
         """Make a message of somebody somewhere, with a fact of their own in it; return it, the fact and who asks."""
-        person, place = self.dice.choice([*TRUST]), self.dice.choice(PLACES)
-        asked = Asked(person, place, min(TRUST[person], place.ceiling))
+        place = self.dice.choice(PLACES)
+        person = self.dice.choice([*SENDERS] if place.channel == "telegram" else [*TRUST, ""])
+        asked = Asked(person, place, place.clear(person))
         with self.lock:
             # Company without a name and people without one are nobody whom a later turn knows again.
             fact = self.make_fact(asked.share()) if person or place.room else self.make_fact()
@@ -185,6 +193,12 @@ class World:
         """Judge a reply that somebody got."""
         with self.lock:
             self._judge(asked, own, FACT.findall(text), "reply")
+
+    def receive(self, address, text):
+        """Judge what arrived at an address of the messenger, for whoever reads there."""
+        place = next((one for one in PLACES if one.id == address), PLACES[3])
+        person = "" if place.id else next(person for person, sender in SENDERS.items() if sender == address)
+        self.hear(Asked(person, place, place.clear(person)), "", text)
 
     def _find_asked(self, body):
         words = json.dumps(body["messages"][find_newest(body)])

@@ -9,34 +9,47 @@ from dataclasses import replace
 
 import pytest
 from house import open_house, say
-from leaks import FACT, World
+from leaks import FACT, SENDERS, World
+from messenger import Messenger
 
 import foreword.assemble
 import foreword.gateway.admission
 import foreword.gateway.lane
 import foreword.gateway.room
+from foreword.gateway.channel import Chat
 from foreword.trust import resolve
 
 TALKS = 100 if os.environ.get("FOREWORD_SOAK") else 3
-MESSAGES = 28
+MESSAGES, AT_ONCE = 28, 4
 
 
-def talk(folder, stand_in, seed, messages=MESSAGES):
+async def write(gateway, post, world):
+    """Let somebody write something; return whether a reply will arrive by messenger."""
+    text, fact, asked = world.make_message()
+    place = asked.place
+    if place.channel == "web":
+        reply = await say(gateway, text, user=asked.person, channel="web", situation=place.situation)
+        world.hear(asked, fact, reply.text)
+        return False
+    called = not place.room or world.dice.random() < 0.7
+    chat = Chat.GROUP if place.room else Chat.PRIVATE
+    await post.write(text, SENDERS[asked.person], chat=chat, place=place.id, called=called, title="home", name="alice")
+    return called
+
+
+def talk(folder, stand_in, seed):
     """Let people talk, some of them at once; return what came of it."""
     world = World(seed)
     stand_in.choose = world.answer
 
-    async def write(gateway):
-        text, fact, asked = world.make_message()
-        place = asked.place
-        known = {"user": asked.person, "channel": place.channel, "room": place.room, "situation": place.situation}
-        reply = await say(gateway, text, **known)
-        world.hear(asked, fact, reply.text)
-
     async def run():
-        async with open_house(folder, stand_in, world.files) as gateway:
-            for _ in range(messages // 4):
-                await asyncio.gather(*(write(gateway) for _ in range(4)))
+        post, expected = Messenger(), 0
+        async with open_house(folder, stand_in, world.files, channels={"telegram": post}) as gateway:
+            for _ in range(MESSAGES // AT_ONCE):
+                expected += sum(await asyncio.gather(*(write(gateway, post, world) for _ in range(AT_ONCE))))
+                await post.until(expected)
+        for address, text in post.arrived:
+            world.receive(address, text)
 
     asyncio.run(run())
     return world
