@@ -10,9 +10,9 @@ class Messenger:
 
     takes_key = True
 
-    def __init__(self, name="telegram"):
+    def __init__(self, name="telegram", arrived=None):
         self.name = name
-        self.arrived = []
+        self.arrived = [] if arrived is None else arrived
         """Address and text of all that was delivered."""
         self.worked = []
         self._keys = set()
