@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from foreword.erasure.person import Person
-from foreword.events.forgetting import FEW, GAP, LEAD, PLACE, RUN, WORD
+from foreword.erasure.runs import split
+from foreword.events.forgetting import FEW, GAP, LEAD, PLACE
 
 NAME = 3  # words that a name has at most
 PROMPT, THOUGHT = "user-prompt", "thinking"
@@ -17,57 +18,29 @@ HELD = {"user-prompt": "content", "text": "content", "tool-return": "content", "
 
 
 class Blotter:
-    """Knows a person's words, and takes them out of texts.
+    """Takes a person's words out of texts of others, and every line that names where a memory of theirs lies."""
 
-    Of what they said it knows each eight words in a row: fewer belong to chance. What was remembered of them it also
-    knows when it is shorter, and every line that names where that lies.
-    """
-
-    def __init__(self, person: Person) -> None:
-        self._grams: dict[str, dict[int, set[tuple[str, ...]]]] = {}
-        few: list[str] = []
-        for text, least in [*((text, RUN) for text in person.said), *((text, FEW) for text in person.kept)]:
-            words = split(text)
-            if len(words) >= least:
-                self._learn(words, min(RUN, len(words)))
-            elif words and text in person.kept:
-                few.append(GAP.join(map(re.escape, words)))
-        self._few = re.compile(rf"(?im)^({LEAD})(?:{'|'.join(few)})\W*?$") if few else None
+    def __init__(self, person: Person, *, memories: bool = True) -> None:
+        self._runs = (person.own, person.remembered) if memories else (person.own,)
+        few = [GAP.join(map(re.escape, words)) for text in person.kept if 0 < len(words := split(text)) < FEW]
+        self._few = re.compile(rf"(?im)^({LEAD})(?:{'|'.join(few)})\W*?$") if few and memories else None
         name = re.escape(person.name)
-        self._lines = re.compile(
-            rf"(?m)^.*(?:/inbox/{name}(?![\w.-])|unreviewed, saved for {name}(?= at | on |,|\))).*$"
-        )
+        lies, says = rf"/inbox/{name}(?![\w.-])", rf"unreviewed, saved for {name}(?= at | on |,|\))"
+        self._lines = re.compile(rf"(?m)^.*(?:{lies}|{says}).*$")
         self._names = re.compile(rf"(inbox/|users/|users\.|user |author: )({name})(?![\w.-])")
-
-    def _learn(self, words: list[str], size: int) -> None:
-        for at in range(len(words) - size + 1):
-            self._grams.setdefault(words[at], {}).setdefault(size, set()).add(tuple(words[at : at + size]))
 
     def wipe(self, text: str) -> str:
         """Take their words out of a text that somebody else has."""
         text = self._lines.sub(PLACE, text)
         if self._few:
             text = self._few.sub(rf"\1{PLACE}", text)
-        return self._wipe_runs(text)
+        for runs in self._runs:
+            text = runs.wipe(text)
+        return text
 
     def unname(self, text: str) -> str:
         """Take their name out of what names where something of theirs lay, or whose budget it was."""
         return self._names.sub(rf"\1{PLACE}", text)
-
-    def _wipe_runs(self, text: str) -> str:
-        found = list(WORD.finditer(text))
-        spoken = [match[0].lower() for match in found]
-        parts, at, stop = [], 0, -1
-        for place, word in enumerate(spoken):
-            end = max((size for size, grams in self._grams.get(word, {}).items()
-                       if tuple(spoken[place : place + size]) in grams), default=0)  # fmt: skip
-            if not end:
-                continue
-            if place > stop:
-                parts += [text[at : found[place].start()], PLACE]
-            stop = max(stop, place + end)
-            at = found[stop - 1].end()
-        return "".join([*parts, text[at:]])
 
     def wipe_value(self, value: Any) -> Any:
         """Take their words out of every text in a value; JSON within a text stays JSON."""
@@ -123,8 +96,3 @@ def is_said(text: Any, own: list[list[str]]) -> bool:
     """Whether a text is just what a person wrote, in a room with their name before it."""
     words = split(text) if isinstance(text, str) else []
     return any(said and words[-len(said) :] == said and len(words) - len(said) <= NAME for said in own)
-
-
-def split(text: str) -> list[str]:
-    """Split a text into its words, as they are compared."""
-    return [word.lower() for word in WORD.findall(text)]

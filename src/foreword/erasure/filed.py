@@ -7,11 +7,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
-from foreword.erasure.blotting import Blotter, split
+from foreword.erasure.blotting import Blotter
 from foreword.erasure.holding import DISK, Bases, Given
 from foreword.erasure.person import Person
 from foreword.erasure.remembered import read_whole
 from foreword.erasure.rewriting import rewrite
+from foreword.erasure.runs import split
 from foreword.frozen import frozen
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files

@@ -11,8 +11,8 @@ from foreword.config.schema import Config
 from foreword.erasure.busy import wait_for_turns
 from foreword.erasure.holding import Bases, Holding, changing, open_bases
 from foreword.erasure.holdings import HOLDINGS
-from foreword.erasure.person import Person, know, list_known
-from foreword.erasure.remembered import read_kept
+from foreword.erasure.knowing import know
+from foreword.erasure.person import Person, list_known
 from foreword.erasure.rewriting import rewrite
 from foreword.erasure.scrubbing import scrub
 from foreword.erasure.staying import list_staying
@@ -69,12 +69,12 @@ def look(house: House, user: str) -> Report:
     """Say what there is of a person, and change nothing."""
     with open_bases(house.root, house.folder, house.config) as bases:
         check(house, bases, user)
-        person = know(bases, user, read_kept(house.root, user))
+        person = know(bases, user)
         lines = [Line(name=one.name, where=place(one, user), found=one.find(bases, person)) for one in HOLDINGS]
         return Report(user=user, lines=tuple(lines), stays=tuple(list_staying(house.text, bases, person)))
 
 
-def forget(house: House, user: str, patience: float = 30.0) -> Report:
+def forget(house: House, user: str, patience: float = 30.0, holdings: Sequence[Holding] = HOLDINGS) -> Report:
     """Remove what there is of a person, look again, and say what came of it.
 
     It can be interrupted at any moment, and begun again. A turn of theirs that is under way is stopped; no row of the
@@ -83,39 +83,38 @@ def forget(house: House, user: str, patience: float = 30.0) -> Report:
     with open_bases(house.root, house.folder, house.config) as bases:
         check(house, bases, user)
         with alone(house.folder, user):
-            stays = tuple(list_staying(house.text, bases, know(bases, user, read_kept(house.root, user))))
+            stays = tuple(list_staying(house.text, bases, know(bases, user)))
             lines: list[Line] = []
             for number in range(ROUNDS):
-                lines = add_up(lines, go_through(bases, user, patience))
+                lines = add_up(lines, go_through(bases, user, patience, holdings))
                 if not any(line.left for line in lines):
                     break
                 time.sleep(REST * number)
-            trouble = tuple(scrub(bases))
+            trouble = tuple(scrub(bases, patience))
             done = not trouble and not any(line.left for line in lines)
             if done:
                 os.unlink(os.path.join(house.folder, PENDING))
             return Report(user=user, lines=tuple(lines), stays=stays, done=done, trouble=trouble)
 
 
-def go_through(bases: Bases, user: str, patience: float) -> list[Line]:
+def go_through(bases: Bases, user: str, patience: float, holdings: Sequence[Holding]) -> list[Line]:
     """Go through all holdings once: those of one base change together, or not at all."""
-    person = know(bases, user, read_kept(bases.root, user))
-    found = [one.find(bases, person) for one in HOLDINGS]
+    person = know(bases, user)
+    found = [one.find(bases, person) for one in holdings]
     removed: list[int] = []
-    for base, group in groupby(HOLDINGS, key=lambda one: one.base):
+    for base, group in groupby(holdings, key=lambda one: one.base):
         connection = bases.get(base)
-        holdings = list(group)
         if connection is not None and connection is bases.state:
-            removed += forget_in_state(bases, person, holdings, patience)
+            removed += forget_in_state(bases, person, list(group), patience)
             continue
         with changing(connection):
-            removed += [one.forget(bases, person) for one in holdings]
+            removed += [one.forget(bases, person) for one in group]
     time.sleep(REST)
-    again = know(bases, user, read_kept(bases.root, user))
-    left = [one.find(bases, again) for one in HOLDINGS]
+    again = know(bases, user)
+    left = [one.find(bases, again) for one in holdings]
     return [
         Line(name=one.name, where=place(one, user), found=there, removed=gone, left=still)
-        for one, there, gone, still in zip(HOLDINGS, found, removed, left, strict=True)
+        for one, there, gone, still in zip(holdings, found, removed, left, strict=True)
     ]
 
 
@@ -123,7 +122,7 @@ def forget_in_state(bases: Bases, person: Person, holdings: Sequence[Holding], p
     """Remove a person's rows at a moment at which no turn that has their words is under way."""
     with wait_for_turns(bases, person, patience):
         # What was said until this moment is theirs, too.
-        person = know(bases, person.name, person.kept)
+        person = know(bases, person.name)
         return [one.forget(bases, person) for one in holdings]
 
 

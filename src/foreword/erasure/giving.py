@@ -7,8 +7,7 @@ from typing import TextIO
 from foreword.erasure.forgetting import House, check_known
 from foreword.erasure.holding import open_bases
 from foreword.erasure.holdings import HOLDINGS
-from foreword.erasure.person import know
-from foreword.erasure.remembered import read_kept
+from foreword.erasure.knowing import know
 from foreword.frozen import frozen
 from foreword.words import Trust
 
@@ -32,7 +31,7 @@ def give(house: House, user: str, level: Trust, file: TextIO) -> Gift:
     above = 0
     with open_bases(house.root, house.folder, house.config) as bases:
         check_known(house, bases, user)
-        person = know(bases, user, read_kept(house.root, user))
+        person = know(bases, user)
         write(file, {"schema": SCHEMA, "user": user, "clearance": str(level)})
         for holding in HOLDINGS:
             for one in holding.give(bases, person):

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from foreword.events.row import name as name_logged
+from foreword.erasure.runs import Runs
 from foreword.frozen import frozen
 
 if TYPE_CHECKING:
@@ -17,16 +17,15 @@ SAID = (
     "SELECT instructions FROM user_agent_prompt_customizations WHERE user_id = ?",
     "SELECT say FROM schedules WHERE user_id = ?",
 )
+OTHERS = (
+    "SELECT text FROM turns WHERE user_id != ?",
+    "SELECT text FROM overheard WHERE user_id != ?",
+    "SELECT instructions FROM user_agent_prompt_customizations WHERE user_id != ?",
+)
 NAMED = (
     "sessions", "turns", "tokens", "user_agent_prompt_customizations", "identities", "pairings", "overheard",
     "schedules", "profiles", "responsibilities",
 )  # fmt: skip
-# A loop of one's own may have sessions that the state does not know; the log says whose they were.
-LOGGED = (
-    "SELECT DISTINCT session_id FROM events WHERE user_id = ?1 AND session_id IS NOT NULL AND room IS NULL"
-    " AND NOT EXISTS (SELECT 1 FROM events AS other WHERE other.session_id = events.session_id"
-    " AND other.user_id IS NOT NULL AND other.user_id != ?1)"
-)
 
 
 @frozen
@@ -50,42 +49,15 @@ class Person:
     """What they were answered."""
     kept: tuple[str, ...] = ()
     """What is remembered of them: the entries and facts that they are the author of."""
+    own: Runs
+    """What only they have said, by the words."""
+    remembered: Runs
+    """What is remembered of them and of nobody else, by the words."""
 
 
-def know(bases: "Bases", name: str, kept: Iterable[str] = ()) -> Person:
-    """Find out what belongs to a person, and mark it in the bases, so that their holdings can ask for it."""
-    logged = name_logged(name) or NOBODY
-    state, log = bases.state, bases.log
-    alone = set(find_all(log, LOGGED, logged))
-    sessions = set(find_all(state, "SELECT id FROM sessions WHERE user_id = ?", name))
-    sessions |= alone - set(find_all(state, "SELECT id FROM sessions"))
-    mark(state, {"session": sessions})
-    rows = state.execute(
-        "SELECT id, text, reply, prompt_hash FROM turns WHERE user_id = ?"
-        " OR session_id IN (SELECT id FROM theirs WHERE kind = 'session')",
-        (name,),
-    ).fetchall() if state else []  # fmt: skip
-    traces = {row[0] for row in rows} | set(find_all(log, "SELECT trace_id FROM events WHERE user_id = ?", logged))
-    prompts = {row[3] for row in rows if row[3]}
-    prompts |= set(find_all(log, "SELECT prompt_hash FROM events WHERE user_id = ?", logged))
-    identities = getattr(bases.config.users.get(name), "identities", ())
-    addresses = {*identities, *find_all(state, "SELECT identity FROM identities WHERE user_id = ?1", name)}
-    person = Person(
-        name=name,
-        logged=logged,
-        sessions=frozenset(sessions),
-        turns=frozenset(row[0] for row in rows),
-        traces=frozenset(traces),
-        prompts=frozenset(prompts),
-        addresses=frozenset(addresses),
-        said=tuple(dict.fromkeys([*(row[1] for row in rows), *find_said(state, name)])),
-        replies=tuple(dict.fromkeys(row[2] for row in rows if row[2])),
-        kept=tuple(dict.fromkeys(kept)),
-    )
-    marks = {"session": sessions, "turn": person.turns, "trace": traces, "prompt": prompts, "address": addresses}
-    for base in (state, log, bases.budgets):
-        mark(base, marks)
-    return person
+def find_others(state: sqlite3.Connection | None, name: str) -> Iterator[str]:
+    """Find what other people said."""
+    return (text for asked in OTHERS for text in find_all(state, asked, name))
 
 
 def find_said(state: sqlite3.Connection | None, name: str) -> Iterator[str]:

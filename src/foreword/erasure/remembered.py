@@ -87,6 +87,12 @@ def read_kept(root: str, name: str) -> list[str]:
     return [*(one.body for one in found if isinstance(one, Document)), *(text for _, text in list_facts(root, name))]
 
 
+def read_others(root: str, name: str) -> Iterator[str]:
+    """Read what is remembered otherwise: of other people, or written by hand."""
+    own = frozenset(list_entries(root, name))
+    return (read_whole(os.path.join(root, path)) for path in list_memories(root) if path not in own)
+
+
 def read_whole(place: str) -> str:
     """Read a file as it is."""
     with open(place, encoding="utf-8", errors="replace", newline="") as file:
@@ -167,7 +173,7 @@ class Retold:
         return len(changed)
 
     def _blot(self, root: str, person: Person) -> Iterator[tuple[str, str]]:
-        blotter = Blotter(person)
+        blotter = Blotter(person, memories=False)
         own = frozenset(list_entries(root, person.name))
         for path in list_memories(root):
             if path in own or not find_author(path):

@@ -11,20 +11,19 @@ from foreword.memory.sqlite_index import FILE as INDEX
 from foreword.store.open import BUDGETS, FILE
 from foreword.store.state import STATE_FILE
 
-PATIENCE = 10.0  # seconds to wait for others who read or write
 PAUSE = 0.1
 
 
-def scrub(bases: Bases) -> Iterator[str]:
+def scrub(bases: Bases, patience: float) -> Iterator[str]:
     """Write each file of rows anew; say which one could not be, and what still holds removed rows then."""
     for base, name in ((STATE, STATE_FILE), (LOG, FILE), (PURSE, BUDGETS)):
         connection = bases.get(base)
-        if connection is not None and (fault := rewrite_rows(connection)):
+        if connection is not None and (fault := rewrite_rows(connection, patience)):
             yield describe(name, fault)
     place = os.path.join(bases.folder, INDEX)
     if os.path.isfile(place):
-        with closing(sqlite3.connect(place, timeout=PATIENCE, isolation_level=None)) as index:
-            if fault := rewrite_rows(index):
+        with closing(sqlite3.connect(place, timeout=patience, isolation_level=None)) as index:
+            if fault := rewrite_rows(index, patience):
                 yield describe(INDEX, fault)
 
 
@@ -36,10 +35,10 @@ def describe(name: str, fault: str) -> str:
     )
 
 
-def rewrite_rows(connection: sqlite3.Connection) -> str:
+def rewrite_rows(connection: sqlite3.Connection, patience: float) -> str:
     """Write a file anew and empty its journal; return why that was not possible."""
-    end = time.monotonic() + PATIENCE
-    connection.execute(f"PRAGMA busy_timeout={PATIENCE * 1_000:.0f}")
+    end = time.monotonic() + patience
+    connection.execute(f"PRAGMA busy_timeout={patience * 1_000:.0f}")
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA secure_delete=ON")
     try:

@@ -58,8 +58,8 @@ def list_namesakes(bases: Bases, person: Person) -> Iterator[str]:
 
 
 def list_written(bases: Bases, person: Person) -> Iterator[str]:
-    """List what people wrote by hand and that repeats what was remembered of them."""
-    blotter, own = Blotter(person), frozenset(list_entries(bases.root, person.name))
+    """List what people wrote by hand and that repeats words of theirs."""
+    blotter, own = Blotter(person, memories=False), frozenset(list_entries(bases.root, person.name))
     paths = [path for path in list_memories(bases.root) if path not in own and not find_author(path)]
     if os.path.isfile(os.path.join(bases.root, "MEMORY.md")):
         paths.append("MEMORY.md")
