@@ -8,7 +8,8 @@ from contextlib import closing
 import pytest
 from people import CONFIG, dump_rows, find_token, make_people, read_all, sentence
 
-from foreword.erasure.forgetting import forget, look
+from foreword.erasure.forgetting import forget as forget_patiently
+from foreword.erasure.forgetting import look
 from foreword.erasure.holdings import HOLDINGS
 from foreword.errors import InputError, UnknownName
 from foreword.events.prompts import find_text
@@ -20,6 +21,11 @@ from foreword.turn import Turn
 from foreword.words import Trust
 
 ALWAYS_THERE = {".foreword/state.sqlite-wal", ".foreword/memory.sqlite-wal", ".foreword/events.sqlite-wal"}
+
+
+def forget(house, user):
+    """Forget somebody beside whom nobody works."""
+    return forget_patiently(house, user, 1.0)
 
 
 @pytest.fixture

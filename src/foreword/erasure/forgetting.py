@@ -18,11 +18,11 @@ from foreword.erasure.scrubbing import scrub
 from foreword.erasure.staying import list_staying
 from foreword.errors import InputError, UnknownName, show_name
 from foreword.frozen import frozen
-from foreword.store.schema import guard, make
+from foreword.store.schema import PATIENCE, guard, make
 
 PENDING = "forgetting"  # the file that names whom an interrupted run was about
 ROUNDS = 3  # what is written while somebody is forgotten, such as the last event of a turn, goes in the next one
-REST = 0.3  # seconds in which a gateway writes what it still has of a turn that has ended
+REST = 0.3  # seconds, at most, in which a gateway writes what it still has of a turn that has ended
 LONGEST_NAME = 1_000
 
 
@@ -82,14 +82,14 @@ def forget(house: House, user: str, patience: float = 30.0, holdings: Sequence[H
     """
     with open_bases(house.root, house.folder, house.config) as bases:
         check(house, bases, user)
-        with alone(house.folder, user):
+        with alone(house.folder, user, patience):
             stays = tuple(list_staying(house.text, bases, know(bases, user)))
             lines: list[Line] = []
             for number in range(ROUNDS):
                 lines = add_up(lines, go_through(bases, user, patience, holdings))
                 if not any(line.left for line in lines):
                     break
-                time.sleep(REST * number)
+                time.sleep(REST * number)  # the log of a gateway gathers its rows
             trouble = tuple(scrub(bases, patience))
             done = not trouble and not any(line.left for line in lines)
             if done:
@@ -109,7 +109,7 @@ def go_through(bases: Bases, user: str, patience: float, holdings: Sequence[Hold
             continue
         with changing(connection):
             removed += [one.forget(bases, person) for one in group]
-    time.sleep(REST)
+    time.sleep(min(REST, patience / 100))
     again = know(bases, user)
     left = [one.find(bases, again) for one in holdings]
     return [
@@ -160,13 +160,13 @@ def check_known(house: House, bases: Bases, user: str) -> None:
 
 
 @contextmanager
-def alone(folder: str, user: str) -> Iterator[None]:
+def alone(folder: str, user: str, patience: float) -> Iterator[None]:
     """Forget one person at a time, and note whom, so that an interrupted run can be begun again."""
     os.makedirs(folder, 0o700, exist_ok=True)
     path = os.path.join(folder, PENDING)
     with ExitStack() as held:
         try:
-            held.enter_context(guard(path))
+            held.enter_context(guard(path, min(patience, PATIENCE)))
         except sqlite3.OperationalError:
             raise InputError("somebody is being forgotten already; wait until that is done, and try again") from None
         pending = read_pending(folder)

@@ -32,7 +32,8 @@ def spend(name: str, table: str) -> Rows:
     mine = (
         "scope = 'user' AND name = :logged OR scope = 'turn' AND name IN (SELECT id FROM theirs WHERE kind = 'trace')"
     )
-    claims = (f"log.{table}.scope", f"log.{table}.name", f"log.{table}.reservation")
+    columns = ("scope", "name", "reservation") if table == "budget_reserved" else ("scope", "name")
+    claims = tuple(f"log.{table}.{column}" for column in columns)
     return Rows(name=name, base=PURSE, where=IN_PURSE, table=table, mine=mine, given="scope = 'user'", claims=claims)
 
 
