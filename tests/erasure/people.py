@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from foreword.erasure.forgetting import House
 from foreword.events.event import Context, EventType, Usage
@@ -62,7 +62,8 @@ class People:
         self.clock = MovedClock(NOON)
         self.writer = Writer(open_state(self.state, 1.0).connection)
         self.inbox = SqliteInbox(self.writer, self.clock)
-        self.count = 0
+        self.opened, self.is_open = ExitStack(), True
+        self.listeners = self.opened.enter_context(listen(self.state, self.workspace.config, self.clock))
 
     @property
     def state(self):
@@ -71,11 +72,16 @@ class People:
 
     @property
     def house(self):
-        """The workspace as erasure sees it."""
+        """The workspace as erasure sees it, with everything written that was told."""
+        if self.is_open:
+            self.listeners.recorder.flush()
+            self.listeners.prompts.flush()
         return House(root=self.folder, folder=self.state, config=self.workspace.config, text=CONFIG)
 
     def close(self):
         """Close what is open."""
+        self.is_open = False
+        self.opened.close()
         self.writer.close()
         self.workspace.close()
 
@@ -95,23 +101,22 @@ class People:
             channel=incoming.channel,
             room=incoming.room,
         )
-        with listen(self.state, self.workspace.config, self.clock) as listeners:
-            trace = Trace(listeners.recorder, context, Timepiece(now=self.clock))
-            turn = Turn(
-                user=incoming.user,
-                room=incoming.room,
-                situation=incoming.situation,
-                session=admitted.session.id,
-                message=incoming.text,
-            )
-            assembly = self.workspace.assemble(turn)
-            key = listeners.prompts.keep(assembly)
-            with trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text)) as received:
-                received.tell(EventType.PROMPT_BUILT, prompt_hash=key)
-                with received.step(EventType.TURN_STARTED, attempt=1) as working:  # noqa: SIM117
-                    with working.step(EventType.API_CALL, model="anthropic:claude-sonnet-5") as call:
-                        call.note(usage=Usage(tokens_in=100, tokens_out=10), cost_usd=0.25)
-                received.confide(EventType.API_CALL, note=f"the daily budget of user {incoming.user} is used to 80 %")
+        trace = Trace(self.listeners.recorder, context, Timepiece(now=self.clock))
+        turn = Turn(
+            user=incoming.user,
+            room=incoming.room,
+            situation=incoming.situation,
+            session=admitted.session.id,
+            message=incoming.text,
+        )
+        assembly = self.workspace.assemble(turn)
+        key = self.listeners.prompts.keep(assembly)
+        with trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text)) as received:
+            received.tell(EventType.PROMPT_BUILT, prompt_hash=key)
+            with received.step(EventType.TURN_STARTED, attempt=1) as working:  # noqa: SIM117
+                with working.step(EventType.API_CALL, model="anthropic:claude-sonnet-5") as call:
+                    call.note(usage=Usage(tokens_in=100, tokens_out=10), cost_usd=0.25)
+            received.confide(EventType.API_CALL, note=f"the daily budget of user {incoming.user} is used to 80 %")
         arrival = Arrival(
             turn=trace.id, session=admitted.session, incoming=incoming, place=received.place, now=self.clock()
         )
@@ -209,6 +214,7 @@ def make_people(folder, tokens):
     people.talk("alice", "I am the owner OWNERTOKEN and this is mine", "Yes.")
     for user, token in tokens.items():
         people.settle_in(user, token)
+    assert people.house  # everything is written
     return people
 
 

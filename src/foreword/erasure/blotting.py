@@ -26,8 +26,9 @@ class Blotter:
         self._few = re.compile(rf"(?im)^({LEAD})(?:{'|'.join(few)})\W*?$") if few and memories else None
         name = re.escape(person.name)
         lies, says = rf"/inbox/{name}(?![\w.-])", rf"unreviewed, saved for {name}(?= at | on |,|\))"
-        self._lines = re.compile(rf"(?m)^.*(?:{lies}|{says}).*$")
-        self._names = re.compile(rf"(inbox/|users/|users\.|user |author: )({name})(?![\w.-])")
+        paths = "".join(rf"|(?<![\w.-]){re.escape(path)}(?![\w.-])" for path in person.paths)
+        self._lines = re.compile(rf"(?m)^.*(?:{lies}|{says}{paths}).*$")
+        self._names = re.compile(rf"((?:inbox/|users/|users\.|user |author: )){name}(?![\w.-]){paths}")
 
     def wipe(self, text: str) -> str:
         """Take their words out of a text that somebody else has."""
@@ -40,7 +41,7 @@ class Blotter:
 
     def unname(self, text: str) -> str:
         """Take their name out of what names where something of theirs lay, or whose budget it was."""
-        return self._names.sub(rf"\1{PLACE}", text)
+        return self._names.sub(lambda found: f"{found[1] or ''}{PLACE}", text)
 
     def wipe_value(self, value: Any) -> Any:
         """Take their words out of every text in a value; JSON within a text stays JSON."""

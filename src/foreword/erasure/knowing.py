@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from foreword.erasure.holding import Bases
 from foreword.erasure.person import NOBODY, Person, find_all, find_others, find_said, mark
-from foreword.erasure.remembered import read_kept, read_others
+from foreword.erasure.remembered import list_entries, read_kept, read_others
 from foreword.erasure.runs import Runs
 from foreword.events.forgetting import FEW, RUN
 from foreword.events.row import name as name_logged
@@ -48,6 +48,7 @@ def know(bases: Bases, name: str) -> Person:
         said=tuple(dict.fromkeys(said)),
         replies=tuple(dict.fromkeys(row[2] for row in rows if row[2])),
         kept=tuple(dict.fromkeys(kept)),
+        paths=tuple(path.removeprefix("memory/") for path in list_entries(bases.root, name)),
         own=learn(said, RUN, find_others(state, name)),
         remembered=learn(kept, FEW, (*find_others(state, name), *read_others(bases.root, name))),
     )

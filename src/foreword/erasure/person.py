@@ -49,6 +49,8 @@ class Person:
     """What they were answered."""
     kept: tuple[str, ...] = ()
     """What is remembered of them: the entries and facts that they are the author of."""
+    paths: tuple[str, ...] = ()
+    """Where these lie: the store, then the file."""
     own: Runs
     """What only they have said, by the words."""
     remembered: Runs
