@@ -6,7 +6,7 @@ import os
 import sqlite3
 from contextlib import ExitStack, closing
 
-from foreword.erasure.forgetting import House
+from foreword.erasure.house import find_house
 from foreword.events.event import Context, EventType, Usage
 from foreword.events.listening import listen
 from foreword.events.trace import Timepiece, Trace
@@ -76,7 +76,7 @@ class People:
         if self.is_open:
             self.listeners.recorder.flush()
             self.listeners.prompts.flush()
-        return House(root=self.folder, folder=self.state, config=self.workspace.config, text=CONFIG)
+        return find_house(self.workspace)
 
     def close(self):
         """Close what is open."""

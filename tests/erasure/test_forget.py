@@ -11,12 +11,13 @@ from people import CONFIG, dump_rows, find_token, make_people, read_all, sentenc
 from foreword.erasure.forgetting import forget as forget_patiently
 from foreword.erasure.forgetting import look
 from foreword.erasure.holdings import HOLDINGS
+from foreword.erasure.house import find_house
 from foreword.errors import InputError, UnknownName
 from foreword.events.prompts import find_text
 from foreword.memory.entry import Confirmed
 from foreword.memory.facts import add_fact
 from foreword.sources.provenance import Provenance
-from foreword.testing import write_files
+from foreword.testing import make_workspace, write_files
 from foreword.turn import Turn
 from foreword.words import Trust
 
@@ -322,11 +323,7 @@ def test_the_nearest_name_is_offered(people):
 
 def test_a_house_without_a_state(tmp_path):
     """Where nothing was ever kept there is nothing to remove, and nothing is made but the folder."""
-    from foreword.erasure.forgetting import House
-    from foreword.testing import make_workspace
-
-    workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG})
-    house = House(root=str(tmp_path), folder=str(tmp_path / ".foreword"), config=workspace.config, text=CONFIG)
+    house = find_house(make_workspace(tmp_path, {"foreword.yaml": CONFIG}))
     assert look(house, "bob").found == 0
     assert not (tmp_path / ".foreword").exists()
     assert forget(house, "bob").done

@@ -150,6 +150,20 @@ def test_a_turn_that_ends_meanwhile(people):
     assert find_token(people.folder, "zebrabob") == []
 
 
+def test_a_turn_of_another_that_had_their_memory(people):
+    """A turn of somebody else that began with a memory of theirs is waited for, and what it quotes is blotted."""
+    claimed, _ = asyncio.run(people.begin(Incoming(text="What do you remember?", user="carol")))
+    move_lease(people)
+    told = "I remember: zebrabob5 is what they like best of all things, owltoken."
+    ending = "UPDATE turns SET state = 'answered', reply = ?, finished = 'now' WHERE id = ?"
+    later = threading.Timer(1.5, lambda: people.do(lambda state: state.execute(ending, (told, claimed.turn))))
+    later.start()
+    assert forget(people.house, "bob").done
+    later.join()
+    assert find_token(people.folder, "zebrabob") == []
+    assert find_token(people.folder, "owltoken")
+
+
 def move_lease(people):
     """Let the lease of turns under way last by the clock of the host; the tests' own stands still."""
     people.do(lambda state: state.execute("UPDATE turns SET lease_until = 9e9 WHERE finished IS NULL"))

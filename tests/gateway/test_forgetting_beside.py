@@ -4,15 +4,10 @@ import asyncio
 
 from house import open_house, say, until
 
-from foreword.erasure.forgetting import House, forget
+from foreword.erasure.forgetting import forget
+from foreword.erasure.house import find_house
 from foreword.gateway.message import Incoming, State
 from foreword.testing import Hangs, Says
-
-
-def find_house(gateway):
-    """See a workspace as erasure does."""
-    workspace = gateway.workspace
-    return House(root=workspace.files.root, folder=workspace.state, config=workspace.config)
 
 
 def has(folder, token):
@@ -28,7 +23,7 @@ def test_the_gateway_goes_on(tmp_path, stand_in):
         async with open_house(tmp_path, stand_in) as gateway:
             await say(gateway, "I keep zebrabob under the stone", user="bob")
             await say(gateway, "I keep zebraalice under the stone", user="alice")
-            report = await asyncio.to_thread(forget, find_house(gateway), "bob")
+            report = await asyncio.to_thread(forget, find_house(gateway.workspace), "bob")
             after = await say(gateway, "Are you there?", user="alice")
             anew = await say(gateway, "And for me?", user="bob")
             return report, after, anew
@@ -50,7 +45,7 @@ def test_a_turn_under_way_is_stopped(tmp_path, stand_in):
         async with open_house(tmp_path, stand_in) as gateway:
             accepted = await gateway.accept(Incoming(text="I keep zebrabob under the stone", user="bob"))
             await until(lambda: stand_in.requests)
-            report = await asyncio.to_thread(forget, find_house(gateway), "bob")
+            report = await asyncio.to_thread(forget, find_house(gateway.workspace), "bob")
             return report, await gateway.find(accepted.turn)
 
     report, reply = asyncio.run(run())

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command
 from foreword.cli.output import count, make_plain, print_json
-from foreword.cli.person import find_house
 from foreword.cli.place import open_here
 from foreword.errors import InputError
 
@@ -33,6 +32,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Look, ask, remove, look again, and report."""
     from foreword.erasure.forgetting import forget, look
+    from foreword.erasure.house import find_house
 
     with open_here(args) as workspace:
         house = find_house(workspace)

@@ -1,4 +1,4 @@
-"""What the commands about a person share: the workspace as erasure sees it; and what `foreword export --user` does."""
+"""What `foreword export --user` does: a person is given what is kept of them."""
 
 import sys
 from argparse import Namespace
@@ -11,27 +11,18 @@ from foreword.errors import InputError
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from foreword.erasure.forgetting import House
     from foreword.erasure.giving import Gift
+    from foreword.erasure.house import House
     from foreword.words import Trust
     from foreword.workspace import Workspace
 
 OTHERS = ("prune", "since", "until", "reader", "room")  # what is about events alone
 
 
-def find_house(workspace: "Workspace") -> "House":
-    """Find what erasure needs to know of a workspace."""
-    from foreword.erasure.forgetting import House
-    from foreword.workspace import CONFIG
-
-    text = workspace.files.read_text(CONFIG)
-    known = text if isinstance(text, str) else ""
-    return House(root=workspace.files.root, folder=workspace.state, config=workspace.config, text=known)
-
-
 def hand_over(args: Namespace) -> int:
     """Write all that is kept of a person, and say how much it is."""
     from foreword.cli.export import refuse_taken
+    from foreword.erasure.house import find_house
     from foreword.events.export import draft
 
     if given := [f"--{name}" for name in OTHERS if getattr(args, name)]:

@@ -49,6 +49,25 @@ def wait_for_turns(bases: Bases, person: Person, patience: float) -> Iterator[No
         time.sleep(PAUSE)
 
 
+def wait_for_others(state: sqlite3.Connection, patience: float) -> bool | None:
+    """Wait until every turn that is under way now has ended: None where there is none, False where one goes on."""
+    before = list_running(state)
+    if not before:
+        return None
+    end = time.monotonic() + patience
+    while before & list_running(state):
+        if time.monotonic() > end:
+            return False
+        time.sleep(PAUSE)
+    return True
+
+
+def list_running(state: sqlite3.Connection) -> set[str]:
+    """List the turns that a process which lives is working on."""
+    asked = "SELECT id, lease_owner FROM turns WHERE finished IS NULL AND state = 'running' AND lease_until > ?"
+    return {turn for turn, owner in state.execute(asked, (time.time(),)) if owner and not is_dead(owner)}
+
+
 def list_busy(state: sqlite3.Connection, person: Person) -> list[str]:
     """List whose turns are under way in a process that lives."""
     found = state.execute(UNDER_WAY, (time.time(), person.name, person.name)).fetchall()

@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 
-from foreword.config.schema import Config
-from foreword.erasure.busy import wait_for_turns
+from foreword.erasure.busy import wait_for_others, wait_for_turns
 from foreword.erasure.holding import Bases, Holding, changing, open_bases
 from foreword.erasure.holdings import HOLDINGS
+from foreword.erasure.house import House
 from foreword.erasure.knowing import know
+from foreword.erasure.logged import Sections
 from foreword.erasure.person import Person, list_known
+from foreword.erasure.remembered import Retold
 from foreword.erasure.rewriting import rewrite
+from foreword.erasure.room import Quotes
 from foreword.erasure.scrubbing import scrub
 from foreword.erasure.staying import list_staying
 from foreword.errors import InputError, UnknownName, show_name
@@ -24,6 +27,7 @@ PENDING = "forgetting"  # the file that names whom an interrupted run was about
 ROUNDS = 3  # what is written while somebody is forgotten, such as the last event of a turn, goes in the next one
 REST = 0.3  # seconds, at most, in which a gateway writes what it still has of a turn that has ended
 LONGEST_NAME = 1_000
+LATE = frozenset({Quotes().name, Sections().name, Retold().name})
 
 
 @frozen(eq=True)
@@ -55,16 +59,6 @@ class Report:
         return sum(line.found for line in self.lines)
 
 
-@frozen
-class House:
-    """A workspace as erasure needs it: its folder, that of its state, its configuration and the text of that."""
-
-    root: str
-    folder: str
-    config: Config
-    text: str = ""
-
-
 def look(house: House, user: str) -> Report:
     """Say what there is of a person, and change nothing."""
     with open_bases(house.root, house.folder, house.config) as bases:
@@ -83,14 +77,15 @@ def forget(house: House, user: str, patience: float = 30.0, holdings: Sequence[H
     with open_bases(house.root, house.folder, house.config) as bases:
         check(house, bases, user)
         with alone(house.folder, user, patience):
-            stays = tuple(list_staying(house.text, bases, know(bases, user)))
+            person = know(bases, user)
+            stays = tuple(list_staying(house.text, bases, person))
             lines: list[Line] = []
             for number in range(ROUNDS):
                 lines = add_up(lines, go_through(bases, user, patience, holdings))
                 if not any(line.left for line in lines):
                     break
                 time.sleep(REST * number)  # the log of a gateway gathers its rows
-            trouble = tuple(scrub(bases, patience))
+            trouble = (*sweep(bases, person, patience), *scrub(bases, patience))
             done = not trouble and not any(line.left for line in lines)
             if done:
                 os.unlink(os.path.join(house.folder, PENDING))
@@ -124,6 +119,19 @@ def forget_in_state(bases: Bases, person: Person, holdings: Sequence[Holding], p
         # What was said until this moment is theirs, too.
         person = know(bases, person.name)
         return [one.forget(bases, person) for one in holdings]
+
+
+def sweep(bases: Bases, person: Person, patience: float) -> Iterator[str]:
+    """Blot what turns of others still wrote that were under way: their prompts may have had this person's memories."""
+    ended = wait_for_others(bases.state, patience) if bases.state else None
+    if ended is None:
+        return
+    for holding in HOLDINGS:
+        if holding.name in LATE:
+            with changing(bases.get(holding.base)):
+                holding.forget(bases, person)
+    if not ended:
+        yield "a turn of somebody else is still under way, and may quote a memory of theirs; look at its answer"
 
 
 def add_up(before: list[Line], now: list[Line]) -> list[Line]:

@@ -4,9 +4,10 @@ import json
 from collections import Counter
 from typing import TextIO
 
-from foreword.erasure.forgetting import House, check_known
+from foreword.erasure.forgetting import check_known
 from foreword.erasure.holding import open_bases
 from foreword.erasure.holdings import HOLDINGS
+from foreword.erasure.house import House
 from foreword.erasure.knowing import know
 from foreword.frozen import frozen
 from foreword.words import Trust

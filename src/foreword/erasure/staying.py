@@ -13,6 +13,7 @@ from foreword.events.forgetting import ASIDE, list_names
 from foreword.sources.provenance import find_author
 
 CONFIG = "foreword.yaml"
+ELSE = ("agents", "models", "providers")  # what may be called as a person is
 ALWAYS = (
     "money that was spent stays in the sums of everybody, without the name",
     "what other people wrote stays theirs, also where it is about this person",
@@ -39,8 +40,12 @@ def list_configured(text: str, name: str) -> Iterator[str]:
     if not text:
         return
     places = structure(compose(text, CONFIG), Config, CONFIG).places
-    named = [(place.line, spell(keys)) for keys, place in places.items() if keys[-1:] == (name,) or place.value == name]
-    for line, keys in sorted(set(named)):
+    named = {
+        (place.line, spell(keys))
+        for keys, place in places.items()
+        if (keys[-1:] == (name,) and "users" in keys) or (place.value == name and keys[0] not in ELSE)
+    }
+    for line, keys in sorted(named):
         yield f"{CONFIG}:{line}: {keys} names them; the configuration is the owner's to edit"
 
 
