@@ -104,9 +104,9 @@ def tell_git(git: Git | None) -> str:
     """Tell the state of a repository in one line."""
     if git is None:
         return ""
-    changed = f"{git.changed} changed file{'' if git.changed == 1 else 's'}" if git.changed else "clean"
+    changed = f", {git.changed} changed file{'' if git.changed == 1 else 's'}" if git.changed else ", clean"
     commit = f", last commit {one_line(git.commit)}" if git.commit else ""
-    return f"branch {one_line(git.branch)}, {changed}{commit}"
+    return f"branch {one_line(git.branch)}{'' if git.changed is None else changed}{commit}"
 
 
 def tell_steps(task: Task | None) -> str:
