@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from foreword.events.listening import listen
+from foreword.facts import find_host
 from foreword.frozen import frozen
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
@@ -15,6 +16,7 @@ from foreword.gateway.equipping import Equipping
 from foreword.gateway.gateway import USUAL as RHYTHM
 from foreword.gateway.gateway import Gateway, Rhythm
 from foreword.gateway.inbox import Inbox
+from foreword.gateway.living import Learning
 from foreword.gateway.outbox import Channel, Outbox
 from foreword.gateway.preparing import Preparing
 from foreword.gateway.sqlite_inbox import SqliteInbox
@@ -75,12 +77,15 @@ async def open_gateway(
         delegating = Delegating(workspace, choices.choose)
         further = (Further(tools=DELEGATING, runs=delegating), *options.further)
         toolbox = Toolbox(workspace, servers, further)
-        equipping = Equipping(choices, toolbox)
+        equipping = Equipping(choices, toolbox, find_host(environ))
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
-        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
+        learning = Learning(writer)
+        opened.push_async_callback(learning.close)
+        after = learning.take_note
+        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience, after=after), outbox)
         opened.push_async_callback(gateway.close)
         yield gateway

@@ -4,9 +4,11 @@ Nothing here asks a model, and nothing here keeps anything.
 """
 
 import re
+from functools import cache
 
 from foreword.frozen import frozen
 from foreword.secret import suspect_secrets
+from foreword.shipped import read_shipped
 
 READ = 4_000  # characters of a message that are looked at
 LONGEST = 400  # words that a message counts for; who writes more has pasted something
@@ -26,27 +28,6 @@ _CASUAL = re.compile(
 )
 # Somebody may say what a password is in a whole sentence, which no shape of a secret tells.
 _CONFIDED = re.compile(r"pass(?:word|wort|phrase|code|wd)|\bpwd\b|\bpin\b|secret|credential|geheim|contraseña")
-STOP = frozenset(
-    "about above actually after again against almost already also although always another anybody anyone anything are"
-    " around because been before being below best better between both came cannot come comes could dear didn does doesn"
-    " doing done down each either else enough even ever every everything from gave gets give gives goes going gonna good"
-    " great hadn have haven having hello help here hers herself himself into itself just keep kindly know last least"
-    " less like likely little long look looks made make makes making many maybe mean means might mine more most much"
-    " must myself need needs never next nothing okay once only onto other others ours over perhaps please pretty quite"
-    " rather really regards right said same says seem seems shall should show since some somebody someone something"
-    " soon still such sure take takes tell than thank thanks that their theirs them then there these they thing things"
-    " think this those through today together tomorrow tonight under until upon used using very wanna want wants well"
-    " went were what whatever when where whether which while whole whose will with within without work would wouldn yeah"
-    " yesterday your yours yourself"
-    " aber alle alles also auch beim bitte danke dann dass denn dein deine diese dieser doch eine einem einen einer"
-    " etwas ganz haben habe hast hatte hier immer jetzt kann kannst kein keine können mehr mein meine muss nach nicht"
-    " noch oder ohne schon sein seine sich sind sollte über unser unter viel vielleicht wann warum weil wenn werden wird"
-    " wieder wurde zwischen"
-    " alors avec avoir bien cela cette comme dans depuis donc elle elles encore être fait faire leur mais même merci nous"
-    " parce pour pourquoi quand quel quelle sans sont tout tous très vous votre"
-    " como cuando donde desde ella ellos entre esta este esto estos gracias hasta hola muchas mucho para pero porque"
-    " puede quiero sobre también tiene todo todos".split()
-)
 
 
 @frozen(eq=True)
@@ -89,4 +70,12 @@ def find_topics(own: str, message: str) -> tuple[str, ...]:
     if _CONFIDED.search(seen.casefold()) or next(suspect_secrets(seen), None):
         return ()
     found = dict.fromkeys(word.casefold() for word in _TOPIC.findall(own))
-    return tuple(word for word in found if word not in STOP)
+    common = list_common()
+    return tuple(word for word in found if word not in common)
+
+
+@cache
+def list_common() -> frozenset[str]:
+    """List the words that no message is about."""
+    lines = (read_shipped("data", "common_words.txt") or "").splitlines()
+    return frozenset(word for line in lines if not line.startswith("#") for word in line.split())

@@ -1,6 +1,6 @@
 """The tools by which an agent takes on a responsibility and gives one up, each by its exact title.
 
-They are for full trust, and what they write is told to everybody who may know what the agent does: so a person confirms it.
+They are for full trust, and what they write is told to all who may know what the agent does: so a person confirms it.
 """
 
 from collections.abc import Mapping
