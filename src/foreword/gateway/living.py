@@ -18,14 +18,15 @@ from foreword.words import Trust
 UNATTENDED = "system"  # the situation in which nobody writes: what is said there is no message of a person's own
 
 
-def read_state(state: sqlite3.Connection, session: Session) -> State:
-    """Read what goes on around a session, as far as its clearance may know of it."""
+def read_state(state: sqlite3.Connection, session: Session, policy: str) -> State:
+    """Read what goes on around a session, as far as its clearance may know of it under the policy of memory now."""
     lane = session.lane
+    known = lane.clearance > Trust.PUBLIC
     return State(
         workflow=find_workflow(state, session.id),
         tasks=read_tasks(state, session.id),
         communication=find_manner(state, lane),
-        bulletins=read_bulletins(state, lane.agent, lane.clearance) if lane.clearance > Trust.PUBLIC else (),
+        bulletins=read_bulletins(state, lane.agent, lane.clearance, policy) if known else (),
     )
 
 

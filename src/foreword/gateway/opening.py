@@ -10,6 +10,7 @@ from typing import TextIO
 from foreword.events.listening import listen
 from foreword.facts import find_host
 from foreword.frozen import frozen
+from foreword.gateway.bulletins import Bulletins, Scribe
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
@@ -51,6 +52,8 @@ class Options:
     patience: Patience = PATIENCE
     retrying: Retrying = PATIENT
     bounds: Bounds = BOUNDS
+    bulletin: float = 60.0
+    """Seconds between two looks at whether a bulletin is due; nothing is made sooner after the start."""
     channels: Mapping[str, Channel] = field(default_factory=dict)
     """Channels that deliver replies by themselves, by name."""
     further: tuple[Further, ...] = ()
@@ -83,6 +86,9 @@ async def open_gateway(
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
+        scribe = Scribe(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
+        bulletins = Bulletins(workspace, writer, scribe, listeners.recorder, options.clock)
+        await opened.enter_async_context(bulletins.kept(options.bulletin))
         learning = Learning(writer)
         opened.push_async_callback(learning.close)
         after = learning.take_note

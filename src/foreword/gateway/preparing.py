@@ -115,11 +115,16 @@ class Preparing:
         session = claimed.session
         if session.lane.user == "" and claimed.incoming.room and not claimed.taken:
             await self._writer.do(lambda state: catch_up(state, session))
-        return await self._writer.look(lambda state: look_up(state, session))
+        return await self._look_up(session)
+
+    async def _look_up(self, session: Session) -> tuple[Sequence[Row], State]:
+        """Look up the past of a session, and what goes on around it."""
+        policy = self._workspace.memory.policy
+        return await self._writer.look(lambda state: (read_past(state, session.id), read_state(state, session, policy)))
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
-        past, living = await self._writer.look(lambda state: look_up(state, claimed.session))
+        past, living = await self._look_up(claimed.session)
         equipment = bind(await self._equips.equip(claimed), living)
         return await self.assemble(make_turn(claimed, equipment, past, self.now()))
 
@@ -188,11 +193,6 @@ class Preparing:
             kept = await self._writer.do(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)
         return kept
-
-
-def look_up(state: sqlite3.Connection, session: Session) -> tuple[Sequence[Row], State]:
-    """Look up the past of a session, and what goes on around it."""
-    return read_past(state, session.id), read_state(state, session)
 
 
 def bind(equipment: Equipment, living: State) -> Equipment:

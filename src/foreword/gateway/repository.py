@@ -9,6 +9,7 @@ from foreword.frozen import frozen
 from foreword.turn import Git
 
 FRESH = 30.0  # seconds in which a repository is not looked at again
+PATIENCE = 1.0  # seconds that a turn waits for a look; it then goes without, and the next one has what came of it
 MANY = 64  # projects that are remembered
 
 
@@ -24,10 +25,14 @@ class Repositories:
     """Finds the state of repositories; who asks for one that was just looked at gets the same answer."""
 
     def __init__(
-        self, find: Callable[[str], Git | None] = find_git, clock: Callable[[], float] = time.monotonic
+        self,
+        find: Callable[[str], Git | None] = find_git,
+        clock: Callable[[], float] = time.monotonic,
+        patience: float = PATIENCE,
     ) -> None:
         self._find = find
         self._clock = clock
+        self._patience = patience
         self._looks: dict[str, Look] = {}
 
     async def find(self, project: str) -> Git | None:
@@ -39,4 +44,5 @@ class Repositories:
                 del self._looks[next(iter(self._looks))]
             task = asyncio.create_task(asyncio.to_thread(self._find, project))
             look = self._looks[project] = Look(begun=self._clock(), found=task)
-        return await asyncio.shield(look.found)  # who is stopped meanwhile does not stop it for others
+        done, _ = await asyncio.wait((look.found,), timeout=self._patience)
+        return look.found.result() if done else None

@@ -6,7 +6,10 @@ from foreword.frozen import frozen
 from foreword.turn import Bulletin
 from foreword.words import Trust
 
-READ = "SELECT clearance, text FROM bulletins WHERE agent = ? AND clearance <= ? AND text != '' ORDER BY clearance"
+READ = (
+    "SELECT clearance, text FROM bulletins WHERE agent = ? AND clearance <= ? AND text != ''"
+    " AND substr(source, 1, length(?)) = ? ORDER BY clearance"
+)
 FIND = "SELECT made, source, author FROM bulletins WHERE agent = ? AND clearance = ?"
 BEGIN = (
     "INSERT INTO bulletins (agent, clearance, text, author, made) VALUES (?, ?, '', '', ?)"
@@ -27,11 +30,10 @@ class Made:
 NEVER = Made()
 
 
-def read_bulletins(state: sqlite3.Connection, agent: str, clearance: Trust) -> tuple[Bulletin, ...]:
-    """Read the bulletins of an agent that a clearance may see; no other is opened."""
-    return tuple(
-        Bulletin(text=text, trust=Trust(level)) for level, text in state.execute(READ, (agent, int(clearance)))
-    )
+def read_bulletins(state: sqlite3.Connection, agent: str, clearance: Trust, policy: str) -> tuple[Bulletin, ...]:
+    """Read the bulletins of an agent that a clearance may see, and that were made under the policy of now."""
+    found = state.execute(READ, (agent, int(clearance), policy, policy))
+    return tuple(Bulletin(text=text, trust=Trust(level)) for level, text in found)
 
 
 def find_made(state: sqlite3.Connection, agent: str, clearance: Trust) -> Made:
@@ -48,3 +50,8 @@ def begin_bulletin(state: sqlite3.Connection, agent: str, clearance: Trust, now:
 def end_bulletin(state: sqlite3.Connection, agent: str, bulletin: Bulletin, made: Made) -> None:
     """Put a new text in the place of the old one."""
     state.execute(END, (bulletin.text, made.author, made.source, agent, int(bulletin.trust)))
+
+
+def drop_bulletins(state: sqlite3.Connection) -> None:
+    """Take every text away, since a memory was forgotten that may be in it; a new one is made when it is due."""
+    state.execute("UPDATE bulletins SET text = '', source = ''")

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Request, Response
 
 from foreword.errors import UnknownName
 from foreword.gateway.api.desk import AtDesk, Desk
+from foreword.gateway.api.device import Languages, read_device
 from foreword.gateway.api.faults import missing
 from foreword.gateway.api.openai import (
     Answered,
@@ -44,7 +45,14 @@ router = APIRouter(prefix="/v1/chat", tags=["openai"])
     responses={200: {**STREAMED, "headers": ECHO}, **answers(402, 409, 502)},
 )
 async def complete(
-    asked: ChatRequest, desk: AtDesk, *, request: Request, response: Response, session: Named = None, key: Key = None
+    asked: ChatRequest,
+    desk: AtDesk,
+    *,
+    request: Request,
+    response: Response,
+    session: Named = None,
+    key: Key = None,
+    languages: Languages = None,
 ) -> Any:
     """Say the last message to an agent; what stands before it finds the session, or is text from outside."""
     if asked.model not in desk.config.agents:
@@ -58,6 +66,7 @@ async def complete(
             channel=CHANNEL,
             agent=asked.model,
             session=session or "",
+            client=read_device(None, languages),
             key=key or "",
             before=None if session else spoken.restore(desk.user, before),
         )
