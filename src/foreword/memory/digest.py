@@ -58,7 +58,7 @@ def tell_body(document: Document) -> str:
 
 def tell_first(document: Document) -> str:
     """Tell what a memory is about: its description, else how it begins."""
-    return document.description or next(list_words(tell_body(document)), "")
+    return one_line(document.field("description")) or next(list_words(tell_body(document)), "")
 
 
 def list_words(text: str) -> Iterator[str]:
