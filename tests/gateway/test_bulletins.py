@@ -264,7 +264,7 @@ def test_rule_is_asked_for(tmp_path, stand_in):
 
 
 def test_another_policy(tmp_path, stand_in):
-    """When the configuration closes a store, no bulletin that was made of it is told any more, and a new one is made."""
+    """When the configuration closes a store, no bulletin made of it is told any more, and a new one is made."""
 
     async def work(office):
         gateway = office.gateway

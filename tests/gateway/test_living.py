@@ -90,7 +90,7 @@ def test_task_in_nova(tmp_path, stand_in):
 
 
 def test_tasks_of_others(tmp_path, stand_in):
-    """Tasks and workflow belong to one session: another person's, and a new one of the same person, has none of them."""
+    """Tasks and workflow belong to one session: another person's, and a new one of the same person, has none."""
     stand_in.follow(call("task_write", tasks=TASKS), call("workflow_write", text="Stage 2."), Says(text="Noted."))
 
     async def run():
@@ -109,6 +109,25 @@ def test_tasks_of_others(tmp_path, stand_in):
         assert "Stage 2." not in other.raw.decode()
     assert "→ Dig" in read_tail(again)
     assert "## Workflow\nStage 2." in read_tail(again)
+
+
+def test_forked(tmp_path, stand_in):
+    """A fork at the end goes on with the tasks and the workflow; one that goes back before them has neither."""
+    stand_in.follow(call("task_write", tasks=TASKS), call("workflow_write", text="Stage 2."), Says(text="Noted."))
+
+    async def run():
+        async with open_house(tmp_path, stand_in, HOUSE) as gateway:
+            first = await say(gateway, "Plan it.")
+            for turns in (None, 0):
+                fork = await gateway.sessions.fork(first.session, turns)
+                await say(gateway, "Go on.", session=fork.id)
+
+    asyncio.run(run())
+    whole, back = stand_in.requests[-2:]
+    assert "→ Dig" in read_tail(whole)
+    assert "## Workflow\nStage 2." in read_tail(whole)
+    assert "Dig" not in back.raw.decode()
+    assert "Stage 2." not in back.raw.decode()
 
 
 def test_workflow(tmp_path, stand_in):

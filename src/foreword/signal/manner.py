@@ -17,7 +17,7 @@ LONGEST = 400  # words that a message counts for; who writes more has pasted som
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|[A-Za-z][\w+.-]{1,20}://\S*|[\w.+-]{1,64}@\S*", re.DOTALL)
 _QUOTED = re.compile(r"^[ \t]*>[^\n]*$", re.MULTILINE)
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_TOPIC = re.compile(r"(?<![\w'’.-])[^\W\d_]{4,24}(?![\w'’-])")  # whole words: no part of a key or a name of a file
+_TOPIC = re.compile(r"(?<![\w'’.-])[^\W\d_]{4,24}(?![\w'’-]|\.\w)")  # whole words: no part of a key or a name of a file
 _FORMAL = re.compile(
     r"\b(?:please|kindly|(?:would|could|may|might) (?:you|i)|thank you|dear|sincerely|regards|i would"
     r"|bitte|könnten sie|würden sie|vous|s'il vous|por favor|usted|cordialement|freundlichen)\b"

@@ -34,3 +34,8 @@ def replace_workflow(state: sqlite3.Connection, session: str, text: str) -> str:
     else:
         state.execute("DELETE FROM workflows WHERE session_id = ?", (session,))
     return kept
+
+
+def copy_workflow(state: sqlite3.Connection, session: str, into: str) -> None:
+    """Let another session stand where this one does."""
+    replace_workflow(state, into, find_workflow(state, session))

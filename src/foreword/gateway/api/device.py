@@ -15,7 +15,7 @@ from foreword.turn import Client
 
 # A list of language tags with weights, as a browser sends it; whatever else the header says is ignored.
 _TAG = r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,3}(?:;q=[01](?:\.[0-9]{0,3})?)?"
-TAGS = re.compile(rf"{_TAG}(?:,{_TAG}){{0,9}}")
+TAGS = re.compile(rf"{_TAG}(?:,{_TAG}){{0,9}}(?=,|$)")
 
 Languages = Annotated[
     str | None, Header(alias="Accept-Language", description="The languages of the person, as their browser sends them.")
