@@ -205,6 +205,7 @@ CREATE TABLE bulletins (
   text TEXT NOT NULL,
   author TEXT NOT NULL,
   made TEXT NOT NULL,
+  source TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (agent, clearance)
 )
  WITHOUT ROWID;
