@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 
-from foreword import facts
 from foreword.facts import find_git, find_host, find_zone
 from foreword.turn import Git
 
@@ -80,8 +79,7 @@ def test_slow_git(repository, monkeypatch, tmp_path):
     (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 30\n")
     (tmp_path / "bin" / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setattr(facts, "PATIENCE", 0.2)
-    assert find_git(str(repository)) is None
+    assert find_git(str(repository), patience=0.2) is None
 
 
 def test_another_repository_in_the_environment(repository, monkeypatch):

@@ -27,15 +27,15 @@ def find_host(environ: Mapping[str, str] = os.environ) -> Host:
     return Host(host=name, os=SYSTEMS.get(system, system.lower()), arch=arch, shell=shell)
 
 
-def find_git(path: str) -> Git | None:
+def find_git(path: str, patience: float = PATIENCE) -> Git | None:
     """Find the state of the repository that a folder is in, or None where there is none or git does not say."""
-    status = ask_git(path, *QUIET, "status", "--porcelain=v2", "--branch")
+    status = ask_git(path, patience, "status", "--porcelain=v2", "--branch")
     if status is None:
         return None
     lines = status.splitlines()
     heads = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
     branch = heads.get("branch.head", "")
-    commit = "" if heads.get("branch.oid") == "(initial)" else ask_git(path, *QUIET, "log", "-1", "--format=%h %s")
+    commit = "" if heads.get("branch.oid") == "(initial)" else ask_git(path, patience, "log", "-1", "--format=%h %s")
     return Git(
         branch="detached" if branch == "(detached)" else branch,
         changed=sum(not line.startswith("#") for line in lines),
@@ -43,7 +43,7 @@ def find_git(path: str) -> Git | None:
     )
 
 
-def ask_git(path: str, *words: str) -> str | None:
+def ask_git(path: str, patience: float, *words: str) -> str | None:
     """Run one git command that changes nothing, and return what it says, or None if it fails."""
     import subprocess
 
@@ -51,10 +51,10 @@ def ask_git(path: str, *words: str) -> str | None:
     environ |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(  # noqa: S603 - the words are ours, and no shell is between
-            ["git", "-C", path, *words],  # noqa: S607 - whichever git the person uses
+            ["git", "-C", path, *QUIET, *words],  # noqa: S607 - whichever git the person uses
             capture_output=True,
             stdin=subprocess.DEVNULL,
-            timeout=PATIENCE,
+            timeout=patience,
             env=environ,
             check=True,
         )

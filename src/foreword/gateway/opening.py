@@ -9,14 +9,17 @@ from typing import TextIO
 
 from foreword.events.listening import listen
 from foreword.frozen import frozen
+from foreword.gateway.channel import Channel
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
-from foreword.gateway.gateway import USUAL as RHYTHM
-from foreword.gateway.gateway import Gateway, Rhythm
+from foreword.gateway.gateway import Gateway
+from foreword.gateway.hearing import hearing
 from foreword.gateway.inbox import Inbox
-from foreword.gateway.outbox import Channel, Outbox
+from foreword.gateway.outbox import Outbox
 from foreword.gateway.preparing import Preparing
+from foreword.gateway.rhythm import USUAL as RHYTHM
+from foreword.gateway.rhythm import Rhythm
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.working import USUAL as PATIENCE
 from foreword.gateway.working import Patience, Working
@@ -50,7 +53,7 @@ class Options:
     retrying: Retrying = PATIENT
     bounds: Bounds = BOUNDS
     channels: Mapping[str, Channel] = field(default_factory=dict)
-    """Channels that deliver replies by themselves, by name."""
+    """Channels that hear people and deliver replies by themselves, by name."""
     further: tuple[Further, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
 
@@ -83,4 +86,5 @@ async def open_gateway(
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
         gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
         opened.push_async_callback(gateway.close)
+        await opened.enter_async_context(hearing(options.channels, gateway.receive, listeners.recorder, options.rhythm))
         yield gateway
