@@ -148,7 +148,7 @@ class Transcripts:
                 continue
             if (
                 one_line(document.field("session")) in person.sessions
-                or one_line(document.field("user")) == person.name
+                or one_line(document.field("user")) in person.names
             ):
                 yield place, None
                 continue
