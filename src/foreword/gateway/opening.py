@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from foreword.events.listening import listen
+from foreword.events.notices import Board, Notices
 from foreword.frozen import frozen
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
@@ -53,6 +54,8 @@ class Options:
     """Channels that deliver replies by themselves, by name."""
     further: tuple[Further, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
+    notices: tuple[Notices, ...] = ()
+    """Ways to the owner, who is told of edits that cannot come into force."""
 
 
 AS_USUAL = Options()
@@ -70,7 +73,8 @@ async def open_gateway(
         models = open_models(workspace.config, environ)
         opened.push_async_callback(models.close)
         inbox: Inbox = SqliteInbox(writer, options.clock)
-        servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ))
+        board = Board(*options.notices)
+        servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ, notices=board))
         choices = Choices(workspace, models, environ)
         delegating = Delegating(workspace, choices.choose)
         further = (Further(tools=DELEGATING, runs=delegating), *options.further)
@@ -79,7 +83,10 @@ async def open_gateway(
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
-        gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
+        gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm, board=board)
+        gateway.reloading.followers += (choices, servers)
+        gateway.reloading.start()
+        opened.push_async_callback(gateway.reloading.close)
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
         gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
         opened.push_async_callback(gateway.close)

@@ -94,7 +94,7 @@ class Memory:
     def follow(self, config: Config) -> "Memory":
         """Make the memory of another configuration, over the same index; this one can be used to its end."""
         made = Memory(self._files, config, self.folder, self.now)
-        made._upkeep = self._upkeep.follow(entry.path for entry in config.prompt.files)  # noqa: SLF001 - its own kind
+        made._upkeep = self._upkeep.share(entry.path for entry in config.prompt.files)
         return made
 
     @property

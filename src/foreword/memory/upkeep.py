@@ -69,7 +69,7 @@ class Upkeep:
         self._synced: dict[str, float] = {}
         self.lock = opened.lock
 
-    def follow(self, listed: Iterable[str]) -> "Upkeep":
+    def share(self, listed: Iterable[str]) -> "Upkeep":
         """Keep the same index under another configuration; who still works under this one is not disturbed."""
         return Upkeep(self._files, listed, self._opened)
 
