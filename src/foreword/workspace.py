@@ -295,6 +295,7 @@ class Workspace:
             measure=measure,
             hooks=find_hooks(config.prompt.hooks, text),
             characters=self._kept.find_character,
+            archives=self._kept.find_archived,
             memories=self if config.memory.recall else None,
         )
 

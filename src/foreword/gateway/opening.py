@@ -10,6 +10,7 @@ from typing import TextIO
 from foreword.events.listening import listen
 from foreword.events.notices import Board, Notices
 from foreword.frozen import frozen
+from foreword.gateway.archiving import Archiving
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
@@ -84,10 +85,13 @@ async def open_gateway(
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm, board=board)
-        gateway.reloading.followers += (choices, servers)
+        archiving = Archiving(workspace, writer, listeners.recorder, options.clock)
+        gateway.reloading.followers += (choices, servers, archiving)
         gateway.reloading.start()
         opened.push_async_callback(gateway.reloading.close)
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
         gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
+        archiving.start()
+        opened.push_async_callback(archiving.close)
         opened.push_async_callback(gateway.close)
         yield gateway
