@@ -266,6 +266,8 @@ class Config:
     """What goes into the prompt beyond the blueprint."""
     stores: Mapping[str, Store] = field(default_factory=lambda: dict(STORES))
     """Folders below memory/ and who may see them; private, shared and social exist unless replaced here."""
+    archive: bool = False
+    """Whether conversations that have ended are kept as Markdown with their room or person, each at its clearance."""
     memory: MemorySettings = field(default_factory=MemorySettings)
     """How memory is used beyond its menu."""
     bulletin: BulletinSettings = field(default_factory=BulletinSettings)

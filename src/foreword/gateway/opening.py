@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from foreword.events.listening import listen
+from foreword.events.notices import Board, Notices
 from foreword.facts import find_host
 from foreword.frozen import frozen
+from foreword.gateway.archiving import Archiving
 from foreword.gateway.bulletins import Bulletins, Scribe
 from foreword.gateway.channel import Channel
 from foreword.gateway.choices import Choices
@@ -61,6 +63,8 @@ class Options:
     """Channels that hear people and deliver replies by themselves, by name."""
     further: tuple[Further, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
+    notices: tuple[Notices, ...] = ()
+    """Ways to the owner, who is told of edits that cannot come into force."""
 
 
 AS_USUAL = Options()
@@ -78,7 +82,8 @@ async def open_gateway(
         models = open_models(workspace.config, environ)
         opened.push_async_callback(models.close)
         inbox: Inbox = SqliteInbox(writer, options.clock)
-        servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ))
+        board = Board(*options.notices)
+        servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ, notices=board))
         choices = Choices(workspace, models, environ)
         delegating = Delegating(workspace, choices.choose)
         further = (Further(tools=DELEGATING, runs=delegating), *options.further)
@@ -87,7 +92,11 @@ async def open_gateway(
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
-        gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
+        gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm, board=board)
+        archiving = Archiving(workspace, writer, listeners.recorder, options.clock)
+        gateway.reloading.followers += (choices, servers, archiving)
+        gateway.reloading.start()
+        opened.push_async_callback(gateway.reloading.close)
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
         scribe = Scribe(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
         bulletins = Bulletins(workspace, writer, scribe, listeners.recorder, options.clock)
@@ -96,6 +105,8 @@ async def open_gateway(
         opened.push_async_callback(learning.close)
         after = learning.take_note
         gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience, after=after), outbox)
+        archiving.start()
+        opened.push_async_callback(archiving.close)
         opened.push_async_callback(gateway.close)
         await opened.enter_async_context(hearing(options.channels, gateway.receive, listeners.recorder, options.rhythm))
         yield gateway

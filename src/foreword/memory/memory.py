@@ -24,7 +24,7 @@ from foreword.memory.facts import add_fact
 from foreword.memory.index import Index
 from foreword.memory.rank import STOP, Ranked, rank, read_question
 from foreword.memory.snippet import find_snippet
-from foreword.memory.upkeep import Stock, Upkeep
+from foreword.memory.upkeep import OpenIndex, Stock, Upkeep
 from foreword.signal import is_noise
 from foreword.sources.catalogue import list_stores
 from foreword.sources.document import Document, one_line
@@ -90,11 +90,17 @@ class Memory:
         trusts = sorted((name, int(store.trust)) for name, store in self._readable.items())
         self.policy = digest(f"{trusts} {sorted(entry.path for entry in config.prompt.files)}")
         """What changes when the configuration decides anew what is memory, and who may read it."""
-        self._upkeep = Upkeep(files, (entry.path for entry in config.prompt.files), folder)
+        self._upkeep = Upkeep(files, (entry.path for entry in config.prompt.files), OpenIndex(folder))
         self.folder = folder
         """Where the state of the workspace lies: the index, and beside it the log."""
         self._stop: frozenset[str] = frozenset()
         self.now = clock
+
+    def follow(self, config: Config) -> "Memory":
+        """Make the memory of another configuration, over the same index; this one can be used to its end."""
+        made = Memory(self._files, config, self.folder, self.now)
+        made._upkeep = self._upkeep.share(entry.path for entry in config.prompt.files)
+        return made
 
     @property
     def notice(self) -> str:
