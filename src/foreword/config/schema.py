@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from foreword.config.telegram import TelegramBot
 from foreword.frozen import frozen
 from foreword.words import Trust, Vocabulary
 
@@ -310,3 +311,5 @@ class Config:
     """The event log."""
     server: HttpServer = field(default_factory=HttpServer)
     """The HTTP API."""
+    telegram: TelegramBot | None = None
+    """The bot on Telegram; there is none unless this is set, and `telegram: {}` is enough."""

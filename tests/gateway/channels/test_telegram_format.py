@@ -45,7 +45,25 @@ def test_too_deep():
 
 
 PIECES = st.sampled_from(
-    ["**", "*", "_", "`", "```", "~~", "\n", "\n\n", "# ", "- ", "1. ", "> ", "[", "](https://a.example)", "|", "\\", "    "]
+    [
+        "**",
+        "*",
+        "_",
+        "`",
+        "```",
+        "~~",
+        "\n",
+        "\n\n",
+        "# ",
+        "- ",
+        "1. ",
+        "> ",
+        "[",
+        "](https://a.example)",
+        "|",
+        "\\",
+        "    ",
+    ]
 )
 WORDS = st.text(st.characters(categories=("L", "N", "S")), min_size=1, max_size=8)
 WRITTEN = st.lists(st.one_of(PIECES, WORDS, st.just(" ")), max_size=60).map("".join)
@@ -55,7 +73,9 @@ WRITTEN = st.lists(st.one_of(PIECES, WORDS, st.just(" ")), max_size=60).map("".j
 def test_nothing_is_lost(text):
     """Every letter and digit that was written is shown, in order, whatever the Markdown around it."""
     made = read_markdown(text)
-    unfenced = re.sub(r"(?m)^([ \t>•\d.\-]*)(`{3,}).*$", "", text)  # what stands behind a fence is the name of a language
+    unfenced = re.sub(
+        r"(?m)^([ \t>•\d.\-]*)(`{3,}).*$", "", text
+    )  # what stands behind a fence is the name of a language
     wanted = [char for char in unfenced if char.isalpha()]
     shown = iter(made.text + "".join(mark.value for mark in made.marks))
     assert all(char in shown for char in wanted if char not in "htpsaexml")

@@ -11,7 +11,9 @@ from foreword.gateway.channels.telegram.markdown import read_markdown
 from foreword.gateway.channels.telegram.splitting import LONGEST, MOST, split
 
 COUNT = 2_000 if os.environ.get("FOREWORD_SOAK") else 100
-CLUSTERS = st.sampled_from(["a", "é", "e\u0301", "日", "👍🏽", "👨\u200d👩\u200d👧", "🇫🇷", "x", "ß", "ก็", " ", " ", "\n", ". "])
+CLUSTERS = st.sampled_from(
+    ["a", "é", "e\u0301", "日", "👍🏽", "👨\u200d👩\u200d👧", "🇫🇷", "x", "ß", "ก็", " ", " ", "\n", ". "]
+)
 PLAIN = st.lists(CLUSTERS, max_size=120).map("".join)
 BLOCKS = st.sampled_from(
     [

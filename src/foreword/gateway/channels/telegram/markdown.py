@@ -1,6 +1,7 @@
 """Markdown, as a model writes it, made into what Telegram can show; nothing that a person reads is lost.
 
-Telegram knows no headings, lists or tables: a heading becomes bold, a list keeps its signs, and a table is set in columns.
+Telegram knows no headings, lists or tables: a heading becomes bold, a list keeps its signs, and a table is set in
+columns.
 """
 
 import re
