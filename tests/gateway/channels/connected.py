@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from foreword.config.telegram import TelegramBot
-from foreword.gateway.channels.telegram.channel import open_telegram
+from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
 from foreword.gateway.channels.telegram.manners import Manners
 from foreword.gateway.channels.telegram.pacing import Pace
 
@@ -72,10 +72,10 @@ class Wire:
 
 
 @asynccontextmanager
-async def connect(bot, **manners):
+async def connect(bot, moves="", **manners):
     """Open a channel to a stand-in, in a hurry."""
     wire = Wire()
     usual = {"pace": FREE, "poll": 1, "sleep": wire.naps}
-    settings = TelegramBot(api=bot.url)
-    async with open_telegram(bot.token, settings, Manners(**usual | manners), wire.tell) as wire.channel:
+    around = Circumstances(manners=Manners(**usual | manners), tell=wire.tell, moves=moves)
+    async with open_telegram(bot.token, TelegramBot(api=bot.url), around) as wire.channel:
         yield wire

@@ -5,6 +5,7 @@ from aiogram.types import Message, User
 
 from foreword.gateway.channel import Chat
 from foreword.gateway.channels.telegram.hearing import CORRECTED, Hearing, read_address
+from foreword.gateway.channels.telegram.moves import Moves
 from foreword.testing import StandInBot
 
 BOT = StandInBot()
@@ -18,7 +19,7 @@ FILE = {"file_id": "f", "file_unique_id": "u"}
 def hear(text=None, user=1001, chat=None, *, hearing=None, edited=False, number=1, **fields):
     """Hear one message."""
     message = Message.model_validate(BOT.make_message(text, user, chat, **fields))
-    return (hearing or Hearing(ME)).hear(message, number, edited=edited)
+    return (hearing or Hearing(ME, Moves())).hear(message, number, edited=edited)
 
 
 def mark(kind, text, part, **fields):
@@ -46,7 +47,7 @@ def test_group(chat):
 def test_channel_post():
     """A post in a channel is for anybody to read, and nobody is known as who wrote it."""
     message = BOT.make_message("news", chat=-1009) | {"chat": CHANNEL, "sender_chat": CHANNEL, "from": None}
-    heard = Hearing(ME).hear(Message.model_validate(message), 1, edited=False)
+    heard = Hearing(ME, Moves()).hear(Message.model_validate(message), 1, edited=False)
     assert (heard.chat, heard.sender, heard.place, heard.name) == (Chat.BROADCAST, "", "-1009", "News")
 
 
@@ -54,7 +55,7 @@ def test_a_kind_of_chat_that_nobody_knows():
     """A chat of an unknown kind counts as the most public."""
     place = {"id": -7, "type": "planet", "title": "Mars"}
     message = BOT.make_message("hello", chat=-7) | {"chat": place}
-    assert Hearing(ME).hear(Message.model_validate(message), 1, edited=False).chat is Chat.BROADCAST
+    assert Hearing(ME, Moves()).hear(Message.model_validate(message), 1, edited=False).chat is Chat.BROADCAST
 
 
 def test_nobody_is_who_speaks_as_a_chat():
@@ -158,7 +159,7 @@ def test_very_long():
 
 def test_edits():
     """An edit is a new message that says it corrects one; one that changes no words is not heard."""
-    hearing = Hearing(ME)
+    hearing = Hearing(ME, Moves())
     hear("tea at four", hearing=hearing, message_id=5)
     same = hear("tea at four", hearing=hearing, message_id=5, edited=True, number=8)
     fixed = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
@@ -170,7 +171,7 @@ def test_edits():
 
 def test_album():
     """Of an album the first message is heard, and every other that has words; twice the same is not another."""
-    hearing = Hearing(ME)
+    hearing = Hearing(ME, Moves())
     heard = [
         hear(hearing=hearing, photo=PHOTO, media_group_id="g", message_id=number, caption=caption)
         for number, caption in ((1, None), (2, None), (1, None), (3, "the cat"))

@@ -8,6 +8,7 @@ import pytest
 from connected import Ears, connect
 
 from foreword.errors import InputError
+from foreword.gateway.channels.telegram.moves import Moves
 from foreword.gateway.gateway import NotKept
 from foreword.testing import Drops, Errs, listen_telegram
 
@@ -135,7 +136,7 @@ def test_odd_updates(bot, kind, what):
 
 
 def test_removed_and_moved(bot):
-    """That the bot was removed, blocked or its group moved is told to the owner; being added is not."""
+    """That the bot was removed or blocked, or its group moved, is told to the owner; being added is not."""
     user = {"id": 12345678, "is_bot": True, "first_name": "Reid"}
     for chat, status in ((-55, "kicked"), (1001, "kicked"), (-56, "member")):
         where = bot.make_message("x", chat=chat)["chat"]
@@ -147,8 +148,35 @@ def test_removed_and_moved(bot):
     told = [words for _, words in wire.told]
     assert told[0] == "telegram:-55 has removed the bot"
     assert told[1] == "telegram:1001 has blocked the bot"
-    assert "telegram:-57 is telegram:-10057 now" in told[2]
+    assert "telegram:-57 is reached as -10057 now" in told[2]
     assert len(told) == 3
+
+
+def test_a_moved_group_stays_its_room(bot, tmp_path):
+    """A group that became a supergroup is the place that it was, also after a restart, so that its ceiling holds."""
+    bot.say("before", chat=-57)
+    bot.say(chat=-57, migrate_to_chat_id=-10057)
+    bot.say(chat=-10057, migrate_from_chat_id=-57)
+    bot.say("after", chat=-10057)
+    path, first, later = os.fspath(tmp_path / "telegram.json"), Ears(), Ears()
+    wire = poll(bot, first, all_confirmed(bot), moves=path)
+    bot.say("later", chat=-10057)
+    bot.moved[-57] = -10057
+    poll(bot, later, all_confirmed(bot), moves=path)
+    assert [(heard.place, heard.address) for heard in first.heard + later.heard] == [
+        ("-57", "-57"),
+        ("-57", "-10057"),
+        ("-57", "-10057"),
+    ]
+    assert len(wire.told) == 1
+
+
+def test_moves_that_cannot_be_read(tmp_path):
+    """A file of moves that is damaged is no reason to forget them: it says so, and what to do."""
+    path = tmp_path / "telegram.json"
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(InputError, match="mend it, or delete it"):
+        Moves(os.fspath(path))
 
 
 def test_an_hour_away(bot):

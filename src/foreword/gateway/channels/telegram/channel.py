@@ -6,12 +6,14 @@ from functools import lru_cache
 
 from foreword.config.telegram import TelegramBot
 from foreword.events.event import Level
+from foreword.frozen import frozen
 from foreword.gateway.channel import Hear, NeverDelivered
 from foreword.gateway.channels.telegram.formatted import write_html
 from foreword.gateway.channels.telegram.hearing import read_address
 from foreword.gateway.channels.telegram.line import Line
 from foreword.gateway.channels.telegram.manners import USUAL, Manners, Tell
 from foreword.gateway.channels.telegram.markdown import read_markdown
+from foreword.gateway.channels.telegram.moves import Moves
 from foreword.gateway.channels.telegram.polling import Polling
 from foreword.gateway.channels.telegram.sending import Message, Sending
 from foreword.gateway.channels.telegram.splitting import split
@@ -21,16 +23,29 @@ def say_nothing(_words: str, _level: Level) -> None:
     """Tell nobody."""
 
 
+@frozen
+class Circumstances:
+    """What a bot finds around it, where that is not as usual."""
+
+    manners: Manners = USUAL
+    tell: Tell = say_nothing
+    moves: str = ""
+    """The file that says which groups have moved; without one that is forgotten at the end."""
+
+
+AS_USUAL = Circumstances()
+
+
 class Telegram:
     """Hears what people write to a bot, and delivers replies as messages of it; it takes no key."""
 
     takes_key = False
 
-    def __init__(self, token: str, settings: TelegramBot, manners: Manners = USUAL, tell: Tell = say_nothing) -> None:
-        self._line = Line(token, settings.api, manners)
-        self._sending = Sending(self._line, manners, tell)
-        self._manners = manners
-        self._tell = tell
+    def __init__(self, token: str, settings: TelegramBot, around: Circumstances = AS_USUAL) -> None:
+        self._line = Line(token, settings.api, around.manners)
+        self._moves = Moves(around.moves)
+        self._sending = Sending(self._line, around.manners, self._moves)
+        self._around = around
         self._agent = settings.agent
 
     def split(self, text: str) -> Sequence[str]:
@@ -51,7 +66,8 @@ class Telegram:
 
     async def run(self, hear: Hear) -> None:
         """Hand in what people write until cancelled."""
-        await Polling(self._line, hear, self._manners, self._tell, self._agent).run()
+        polling = Polling(self._line, hear, self._around.manners, self._around.tell, self._moves)
+        await polling.run(self._agent)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -65,11 +81,9 @@ def write_parts(text: str) -> tuple[str, ...]:
 
 
 @asynccontextmanager
-async def open_telegram(
-    token: str, settings: TelegramBot, manners: Manners = USUAL, tell: Tell = say_nothing
-) -> AsyncIterator[Telegram]:
+async def open_telegram(token: str, settings: TelegramBot, around: Circumstances = AS_USUAL) -> AsyncIterator[Telegram]:
     """Open the channel of a bot, and close its connections at the end."""
-    channel = Telegram(token, settings, manners, tell)
+    channel = Telegram(token, settings, around)
     try:
         yield channel
     finally:

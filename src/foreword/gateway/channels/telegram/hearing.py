@@ -11,6 +11,7 @@ from aiogram.types import Chat as TelegramChat
 from aiogram.types import Message, MessageEntity, User
 
 from foreword.gateway.channel import Chat, Heard
+from foreword.gateway.channels.telegram.moves import Moves
 from foreword.gateway.channels.telegram.words import clean, write_words
 from foreword.turn import Client
 
@@ -23,8 +24,9 @@ CHATS = {"private": Chat.PRIVATE, "group": Chat.GROUP, "supergroup": Chat.GROUP,
 class Hearing:
     """Reads messages for one bot, and remembers the last ones to know what is new in an edit."""
 
-    def __init__(self, me: User, agent: str = "") -> None:
+    def __init__(self, me: User, moves: Moves, agent: str = "") -> None:
         self._me = me
+        self._moves = moves
         self._agent = agent
         self._texts: OrderedDict[str, int] = OrderedDict()
         self._albums: OrderedDict[str, int] = OrderedDict()
@@ -54,7 +56,7 @@ class Hearing:
             key=key,
             address=write_address(message),
             chat=chat,
-            place="" if chat is Chat.PRIVATE else str(message.chat.id),
+            place="" if chat is Chat.PRIVATE else str(self._moves.find_first(message.chat.id)),
             title="" if chat is Chat.PRIVATE else clean(message.chat.title or ""),
             name=clean(find_name(message)),
             called=chat is Chat.PRIVATE or self._is_called(message),

@@ -22,6 +22,7 @@ from foreword.gateway.channel import Hear, Heard
 from foreword.gateway.channels.telegram.hearing import Hearing
 from foreword.gateway.channels.telegram.line import GetRawUpdates, Line, Unreached, Unsure
 from foreword.gateway.channels.telegram.manners import Manners, Tell
+from foreword.gateway.channels.telegram.moves import Moves
 
 EDITS = ("edited_message", "edited_channel_post")
 MESSAGES = ("message", "channel_post", *EDITS)
@@ -33,20 +34,19 @@ Raw = Mapping[str, Any]
 class Polling:
     """Hands in what people write, however long Telegram or the disk is away."""
 
-    def __init__(self, line: Line, hear: Hear, manners: Manners, tell: Tell, agent: str = "") -> None:
+    def __init__(self, line: Line, hear: Hear, manners: Manners, tell: Tell, moves: Moves) -> None:
         self._line = line
+        self._moves = moves
         self._hear = hear
         self._manners = manners
         self._tell = tell
-        self._agent = agent
         self._trouble = ""
         self._failures = 0
         self._broken: dict[int, int] = {}
 
-    async def run(self) -> None:
-        """Poll until cancelled."""
-        me = await self._introduce()
-        hearing = Hearing(me, self._agent)
+    async def run(self, agent: str = "") -> None:
+        """Poll until cancelled; what is heard is for an agent."""
+        hearing = Hearing(await self._introduce(), self._moves, agent)
         offset: int | None = None
         while True:
             method = GetRawUpdates(offset=offset, timeout=self._manners.poll, allowed_updates=[*MESSAGES, MEMBER])
@@ -126,12 +126,9 @@ class Polling:
         return None
 
     def _see_move(self, message: Message) -> None:
-        if message.migrate_to_chat_id:
-            old, new = message.chat.id, message.migrate_to_chat_id
-            self._tell(
-                f"the group telegram:{old} is telegram:{new} now; name it so wherever foreword.yaml names the old one",
-                Level.WARN,
-            )
+        old, new = message.migrate_from_chat_id or message.chat.id, message.migrate_to_chat_id or message.chat.id
+        if old != new and self._moves.add(old, new):
+            self._tell(f"the group telegram:{old} is reached as {new} now, and stays the room it was", Level.INFO)
 
     def _see_member(self, change: ChatMemberUpdated) -> None:
         if change.new_chat_member.status in GONE:

@@ -16,12 +16,12 @@ from aiogram.exceptions import (
 from aiogram.methods import GetMe, SendChatAction, SendMessage
 from aiogram.types import LinkPreviewOptions
 
-from foreword.events.event import Level
 from foreword.frozen import frozen
 from foreword.gateway.channel import NeverDelivered, NotDelivered
 from foreword.gateway.channels.telegram.formatted import read_plain
 from foreword.gateway.channels.telegram.line import Line, Unreached, Unsure
-from foreword.gateway.channels.telegram.manners import Manners, Tell
+from foreword.gateway.channels.telegram.manners import Manners
+from foreword.gateway.channels.telegram.moves import Moves
 from foreword.gateway.channels.telegram.pacing import Pacer
 
 AWAY = 60.0  # seconds before something is sent again while Telegram cannot be reached
@@ -42,23 +42,23 @@ class Message:
 class Sending:
     """Sends messages at the pace that Telegram takes them."""
 
-    def __init__(self, line: Line, manners: Manners, tell: Tell) -> None:
+    def __init__(self, line: Line, manners: Manners, moves: Moves) -> None:
         self._line = line
         self._manners = manners
-        self._tell = tell
+        self._moves = moves
         self._pacer = Pacer(manners.pace, sleep=manners.sleep)
-        self._moved: dict[int, int] = {}
 
     async def send(self, message: Message) -> None:
         """Send a message; raise NotDelivered, NeverDelivered, or Unsure."""
-        message = replace(message, chat=self._moved.get(message.chat, message.chat))
+        message = replace(message, chat=self._moves.find_last(message.chat))
         await self._pacer.wait(message.chat)
         await self._prove()
         for _ in range(FORMS + 1):
             try:
                 await self._try(message)
             except TelegramMigrateToChat as error:
-                message = self._move(message, error.migrate_to_chat_id)
+                self._moves.add(message.chat, error.migrate_to_chat_id)
+                message = replace(message, chat=error.migrate_to_chat_id)
             except TelegramBadRequest as error:
                 message = soften(message, error)
             else:
@@ -68,7 +68,7 @@ class Sending:
     async def show_work(self, chat: int, topic: int | None) -> None:
         """Show that the bot is typing."""
         if not self._line.doubtful:
-            chat = self._moved.get(chat, chat)
+            chat = self._moves.find_last(chat)
             action = SendChatAction(chat_id=chat, action="typing", message_thread_id=topic)
             await self._line.ask(action, self._manners.probe)
 
@@ -108,15 +108,6 @@ class Sending:
             raise NotDelivered(f"Telegram cannot be reached: {error}", wait=AWAY) from None
         except TelegramServerError as error:
             raise Unsure(error.message) from None
-
-    def _move(self, message: Message, chat: int) -> Message:
-        """Follow a group that became a supergroup."""
-        old, self._moved[message.chat] = message.chat, chat
-        self._tell(
-            f"the group telegram:{old} is telegram:{chat} now; name it so wherever foreword.yaml names the old one",
-            Level.WARN,
-        )
-        return replace(message, chat=chat)
 
 
 def soften(message: Message, error: TelegramBadRequest) -> Message:
