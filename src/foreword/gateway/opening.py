@@ -9,14 +9,18 @@ from typing import TextIO
 
 from foreword.events.listening import listen
 from foreword.frozen import frozen
+from foreword.gateway.channel import Channel
+from foreword.gateway.channels.configured import Opens, make_tell
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
-from foreword.gateway.gateway import USUAL as RHYTHM
-from foreword.gateway.gateway import Gateway, Rhythm
+from foreword.gateway.gateway import Gateway
+from foreword.gateway.hearing import hearing
 from foreword.gateway.inbox import Inbox
-from foreword.gateway.outbox import Channel, Outbox
+from foreword.gateway.outbox import Outbox
 from foreword.gateway.preparing import Preparing
+from foreword.gateway.rhythm import USUAL as RHYTHM
+from foreword.gateway.rhythm import Rhythm
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.working import USUAL as PATIENCE
 from foreword.gateway.working import Patience, Working
@@ -50,7 +54,9 @@ class Options:
     retrying: Retrying = PATIENT
     bounds: Bounds = BOUNDS
     channels: Mapping[str, Channel] = field(default_factory=dict)
-    """Channels that deliver replies by themselves, by name."""
+    """Channels that hear people and deliver replies by themselves, by name."""
+    opens: Mapping[str, Opens] = field(default_factory=dict)
+    """Channels that are opened with the gateway and closed after it, by name."""
     further: tuple[Further, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
 
@@ -80,7 +86,11 @@ async def open_gateway(
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
-        outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
+        channels = {**options.channels}
+        for name, opens in options.opens.items():
+            channels[name] = await opened.enter_async_context(opens(make_tell(name, listeners.recorder, options.clock)))
+        outbox = Outbox(writer, channels, listeners, options.clock) if channels else None
         gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
         opened.push_async_callback(gateway.close)
+        await opened.enter_async_context(hearing(channels, gateway.receive, listeners.recorder, options.rhythm))
         yield gateway

@@ -7,11 +7,11 @@ from functools import lru_cache
 from foreword.config.telegram import TelegramBot
 from foreword.events.event import Level
 from foreword.frozen import frozen
-from foreword.gateway.channel import Hear, NeverDelivered
+from foreword.gateway.channel import Hear, NeverDelivered, Tell
 from foreword.gateway.channels.telegram.formatted import write_html
 from foreword.gateway.channels.telegram.hearing import read_address
 from foreword.gateway.channels.telegram.line import Line
-from foreword.gateway.channels.telegram.manners import USUAL, Manners, Tell
+from foreword.gateway.channels.telegram.manners import USUAL, Manners
 from foreword.gateway.channels.telegram.markdown import read_markdown
 from foreword.gateway.channels.telegram.moves import Moves
 from foreword.gateway.channels.telegram.polling import Polling

@@ -14,7 +14,7 @@ from aiogram.exceptions import (
     TelegramServerError,
 )
 from aiogram.methods import TelegramMethod
-from aiogram.utils.token import TokenValidationError
+from aiogram.utils.token import TokenValidationError, validate_token
 from aiohttp import ClientConnectorError, ClientTimeout, ConnectionTimeoutError
 
 from foreword.config.telegram import TelegramBot
@@ -49,11 +49,7 @@ class Line:
     """Asks Telegram, and knows whether the last answer leaves a doubt that it is there."""
 
     def __init__(self, token: str, api: str, manners: Manners) -> None:
-        session = AiohttpSession(api=TelegramAPIServer.from_base(api))
-        try:
-            self.bot = Bot(token, session)
-        except TokenValidationError:
-            raise InputError("this is not a bot's token; @BotFather gives one, such as 12345678:AA…") from None
+        self.bot = Bot(token, AiohttpSession(api=TelegramAPIServer.from_base(api)))
         self.doubtful = False
         self._token = token
         self._manners = manners
@@ -94,8 +90,13 @@ class Line:
 def find_token(settings: TelegramBot, environ: Mapping[str, str]) -> str:
     """Find the bot's token in the environment, or say where it belongs."""
     name = settings.token.removeprefix("$")
-    if not environ.get(name):
+    token = environ.get(name, "")
+    if not token:
         raise InputError(
             f"telegram needs the bot's token in {name}: put the line {name}=… with what @BotFather gave you into .env"
         )
-    return environ[name]
+    try:
+        validate_token(token)
+    except TokenValidationError:
+        raise InputError(f"{name} is not a bot's token; @BotFather gives one, such as 12345678:AA…") from None
+    return token

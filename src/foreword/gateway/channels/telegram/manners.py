@@ -4,13 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import field
 
-from foreword.events.event import Level
 from foreword.frozen import frozen
 from foreword.gateway.channels.telegram.pacing import Pace
-
-Tell = Callable[[str, Level], None]
-"""Tells the owner, in words, that something happened that belongs to no message."""
-
 
 @frozen
 class Manners:

@@ -18,10 +18,10 @@ from pydantic import ValidationError
 
 from foreword.errors import ForewordError, InputError
 from foreword.events.event import Level
-from foreword.gateway.channel import Hear, Heard
+from foreword.gateway.channel import Hear, Heard, Tell
 from foreword.gateway.channels.telegram.hearing import Hearing
 from foreword.gateway.channels.telegram.line import GetRawUpdates, Line, Unreached, Unsure
-from foreword.gateway.channels.telegram.manners import Manners, Tell
+from foreword.gateway.channels.telegram.manners import Manners
 from foreword.gateway.channels.telegram.moves import Moves
 
 EDITS = ("edited_message", "edited_channel_post")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from foreword.gateway.api import rates
-from foreword.gateway.api.rates import Rates
+from foreword.gateway import rates
+from foreword.gateway.rates import Rates
 
 
 class Seconds:
