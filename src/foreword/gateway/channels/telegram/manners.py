@@ -7,6 +7,7 @@ from dataclasses import field
 from foreword.frozen import frozen
 from foreword.gateway.channels.telegram.pacing import Pace
 
+
 @frozen
 class Manners:
     """Times in seconds; those of a delivery together stay below what the outbox allows one."""
