@@ -14,6 +14,7 @@ from foreword.frozen import frozen
 from foreword.gateway.archiving import Archiving
 from foreword.gateway.bulletins import Bulletins, Scribe
 from foreword.gateway.channel import Channel
+from foreword.gateway.channels.configured import Opens, make_tell
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
@@ -61,6 +62,8 @@ class Options:
     """Seconds between two looks at whether a bulletin is due; nothing is made sooner after the start."""
     channels: Mapping[str, Channel] = field(default_factory=dict)
     """Channels that hear people and deliver replies by themselves, by name."""
+    opens: Mapping[str, Opens] = field(default_factory=dict)
+    """Channels that are opened with the gateway and closed after it, by name."""
     further: tuple[Further, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
     notices: tuple[Notices, ...] = ()
@@ -97,7 +100,10 @@ async def open_gateway(
         gateway.reloading.followers += (choices, servers, archiving)
         gateway.reloading.start()
         opened.push_async_callback(gateway.reloading.close)
-        outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
+        channels = {**options.channels}
+        for name, opens in options.opens.items():
+            channels[name] = await opened.enter_async_context(opens(make_tell(name, listeners.recorder, options.clock)))
+        outbox = Outbox(writer, channels, listeners, options.clock) if channels else None
         scribe = Scribe(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
         bulletins = Bulletins(workspace, writer, scribe, listeners.recorder, options.clock)
         await opened.enter_async_context(bulletins.kept(options.bulletin))
@@ -108,5 +114,5 @@ async def open_gateway(
         archiving.start()
         opened.push_async_callback(archiving.close)
         opened.push_async_callback(gateway.close)
-        await opened.enter_async_context(hearing(options.channels, gateway.receive, listeners.recorder, options.rhythm))
+        await opened.enter_async_context(hearing(channels, gateway.receive, listeners.recorder, options.rhythm))
         yield gateway
