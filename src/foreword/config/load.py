@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from foreword.config.scheduling import check_schedules
 from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Server, Situation
 from foreword.config.structure import Keys, Place, settle, spell, structure
 from foreword.errors import Fault, suggest
@@ -54,6 +55,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_budgets(places)
     yield from _check_events(places)
     yield from _check_server(places)
+    yield from check_schedules(places)
 
 
 def _check_owner(places: Places) -> Iterator[Finding]:

@@ -1,0 +1,1 @@
+"""The channels that people write on and that replies arrive on."""
