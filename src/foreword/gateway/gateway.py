@@ -24,7 +24,7 @@ from foreword.events.reloads import Reloads
 from foreword.events.trace import Timepiece, Trace, describe_error
 from foreword.frozen import frozen
 from foreword.gateway.admission import admit, find_admitted, find_named, summarise_before
-from foreword.gateway.belonging import find_context
+from foreword.gateway.belonging import begin, find_context
 from foreword.gateway.checking import check
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
@@ -132,7 +132,7 @@ class Gateway:
         if admitted.turn:
             return Accepted(turn=admitted.turn, session=session.id, repeated=True)
         trace = Trace(self.listeners.recorder, find_context(session, incoming), self._timepiece)
-        with trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text)) as received:
+        with begin(trace, incoming) as received:
             clearance = found.clearance
             received.tell(
                 EventType.TRUST_RESOLVED,
