@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
 
     with open_here(args) as workspace:
         settings = choose(args, workspace.config.server)
-        options = Options(tree=None if args.quiet else sys.stderr)
+        options = Options(tree=None if args.quiet else sys.stderr, scheduling=True)
         environ = find_environ(workspace)
 
         def told(address: str) -> None:

@@ -120,7 +120,7 @@ def judge_at(moment: str) -> str:
         found = None
     if found is None or not re.search(r"[T ][0-9]", moment.upper()):
         return f'is {moment!r}, which is no date and time; write one such as "2026-12-24T18:00"'
-    return "" if 2000 <= found.year <= 2200 else f"is {moment!r}, which is too far away"  # noqa: PLR2004
+    return "" if 2000 <= found.year <= 2200 else f"is {moment!r}, which is too far away"
 
 
 def judge_every(text: str) -> str:
@@ -153,11 +153,11 @@ def is_zone(name: str) -> bool:
 
 def check_schedules(places: Mapping[Any, Any]) -> Iterator[tuple[tuple[str | int, ...], int, str]]:
     """Find what is wrong with the schedules of a configuration, beyond their shape."""
-    known = {kind: [str(keys[1]) for keys in places if len(keys) == 2 and keys[0] == kind] for kind in NAMED}  # noqa: PLR2004
+    known = {kind: [str(keys[1]) for keys in places if len(keys) == 2 and keys[0] == kind] for kind in NAMED}
     seen: dict[str, int] = {}
     for keys, place in places.items():
         entry = place.value
-        if len(keys) != 2 or keys[0] != "schedule" or not isinstance(entry, Schedule):  # noqa: PLR2004
+        if len(keys) != 2 or keys[0] != "schedule" or not isinstance(entry, Schedule):
             continue
 
         def find_line(field: str, keys: Any = keys, line: int = place.line) -> int:
@@ -168,7 +168,9 @@ def check_schedules(places: Mapping[Any, Any]) -> Iterator[tuple[tuple[str | int
             where = (*keys, field) if field else keys
             yield where, find_line(field), problem
         if entry.known_as in seen:
-            what = f"repeats the schedule {entry.known_as!r} from line {seen[entry.known_as]}; give it a name of its own"
+            what = (
+                f"repeats the schedule {entry.known_as!r} from line {seen[entry.known_as]}; give it a name of its own"
+            )
             yield keys, place.line, what
         seen.setdefault(entry.known_as, place.line)
 
@@ -201,4 +203,7 @@ def judge_names(entry: Schedule, known: Mapping[str, list[str]]) -> Iterator[tup
         yield "agent", f"is {entry.agent!r}, which is not listed under agents{suggest(entry.agent, known['agents'])}"
     if entry.to and ":" not in entry.to and entry.to not in known["rooms"]:
         nearest = suggest(entry.to, known["rooms"])
-        yield "to", f"is {entry.to!r}, which is neither an address such as telegram:1001 nor listed under rooms{nearest}"
+        yield (
+            "to",
+            f"is {entry.to!r}, which is neither an address such as telegram:1001 nor listed under rooms{nearest}",
+        )

@@ -107,6 +107,8 @@ class User:
     """The most this person may ever see."""
     timezone: str = ""
     """Their zone, such as Europe/Paris."""
+    identities: tuple[str, ...] = ()
+    """Who they are on the channels, such as telegram:1001; further ones come by `foreword pair`."""
 
 
 @frozen(eq=True)
@@ -131,6 +133,8 @@ class Room:
     """The folder below groups/ with its own files; its own name if unset."""
     timezone: str = ""
     """The zone its people live by; nobody's own zone is used in a room."""
+    places: tuple[str, ...] = ()
+    """Where it is on the channels, such as telegram:-100123."""
 
 
 @frozen(eq=True)

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from foreword.assembly import Assembly
 from foreword.errors import ForewordError
@@ -40,6 +41,9 @@ from foreword.gateway.writer import Writer, rewrite
 from foreword.runtime.ears import Delta
 from foreword.turn import Turn
 from foreword.workspace import Workspace
+
+if TYPE_CHECKING:
+    from foreword.gateway.schedule.scheduler import Scheduler
 
 ELSEWHERE = 0.5  # seconds between two looks at a turn that another process works on
 
@@ -87,6 +91,8 @@ class Gateway:
         self.workspace = workspace
         self.listeners = listeners
         self.sessions = Sessions(writer, clock)
+        self.scheduler: Scheduler | None = None
+        """Who fires what is due; set once it is made, since it hands its messages in here."""
         self._writer = writer
         self._inbox = inbox
         self._clock = clock

@@ -1,5 +1,6 @@
 """Opens the gateway of a workspace: its state, its log, its models and its tools, and closes all of it in order."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -9,14 +10,20 @@ from typing import TextIO
 
 from foreword.events.listening import listen
 from foreword.frozen import frozen
+from foreword.gateway.channel import Heard
+from foreword.gateway.channels.schedule import ScheduleChannel
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
 from foreword.gateway.gateway import USUAL as RHYTHM
 from foreword.gateway.gateway import Gateway, Rhythm
 from foreword.gateway.inbox import Inbox
+from foreword.gateway.notifying import Notifying
+from foreword.gateway.offering import Offering
 from foreword.gateway.outbox import Channel, Outbox
 from foreword.gateway.preparing import Preparing
+from foreword.gateway.schedule.planning import Planning
+from foreword.gateway.schedule.scheduler import Scheduler, Ways
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.working import USUAL as PATIENCE
 from foreword.gateway.working import Patience, Working
@@ -29,7 +36,7 @@ from foreword.runtime.run import Bounds
 from foreword.runtime.servers import Servers
 from foreword.runtime.toolbox import Further, Toolbox
 from foreword.store.state import open_state
-from foreword.tools import DELEGATING
+from foreword.tools import DELEGATING, NOTIFYING, SCHEDULING
 from foreword.workspace import STATE, Workspace
 
 
@@ -51,6 +58,8 @@ class Options:
     bounds: Bounds = BOUNDS
     channels: Mapping[str, Channel] = field(default_factory=dict)
     """Channels that deliver replies by themselves, by name."""
+    scheduling: bool = False
+    """Whether schedules are fired: by the one that serves, and not by everybody who only talks."""
     further: tuple[Further, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
 
@@ -73,9 +82,14 @@ async def open_gateway(
         servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ))
         choices = Choices(workspace, models, environ)
         delegating = Delegating(workspace, choices.choose)
-        further = (Further(tools=DELEGATING, runs=delegating), *options.further)
+        further = (
+            Further(tools=DELEGATING, runs=delegating),
+            Further(tools=SCHEDULING, runs=Planning(workspace, writer, options.clock)),
+            Further(tools=NOTIFYING, runs=Notifying(workspace, writer, options.clock, options.channels)),
+            *options.further,
+        )
         toolbox = Toolbox(workspace, servers, further)
-        equipping = Equipping(choices, toolbox)
+        equipping = Equipping(choices, toolbox, Offering(workspace, writer, options.channels))
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
@@ -83,4 +97,19 @@ async def open_gateway(
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
         gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
         opened.push_async_callback(gateway.close)
+        ways = Ways(accept=gateway.accept, recorder=listeners.recorder, clock=options.clock, channels=options.channels)
+        gateway.scheduler = Scheduler(workspace, writer, ways)
+        if options.scheduling:
+            channel = ScheduleChannel(gateway.scheduler.watch, options.rhythm.look)
+            opened.push_async_callback(end, asyncio.create_task(channel.run(hear_nobody)))
         yield gateway
+
+
+async def hear_nobody(_: Heard) -> None:
+    """Hear nothing: what a schedule says is a turn already."""
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    """End a task that would go on for ever."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

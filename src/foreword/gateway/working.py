@@ -206,7 +206,7 @@ class Working:
             await self._insist(trace, claimed, ending, lambda: self._inbox.postpone(claimed, ending, due))
             return ending
         await self._insist(trace, claimed, ending, lambda: self._inbox.finish(claimed, ending))
-        if not claimed.incoming.address:
+        if not claimed.incoming.address and claimed.incoming.errand is None:
             trace.tell(EventType.MESSAGE_SENT, length=len(ending.text), attempt=claimed.attempt)
         return ending
 

@@ -68,7 +68,7 @@ def add_schedules(metadata: MetaData) -> Table:
         Column("missed", Text, nullable=False),  # what happens with runs that fell into a downtime
         Column("created", Text, nullable=False),
         Column("due", Double),
-        Column("ran", Double),  # the due of the newest run
+        Column("ran", Double),  # up to when everything has been seen to
         Column("note", Text, nullable=False, server_default=NOTHING),  # why the newest run did not come about
         Column("state", Text, nullable=False),
         Column("lease_until", Double, nullable=False, server_default=ZERO),
