@@ -73,7 +73,7 @@ class Schedule:
         """Its name, or one that stays the same as long as it says the same."""
         if self.name:
             return self.name
-        content = "\0".join((self.agent, self.user, self.kind, self.moment, self.zone, self.say, self.to))
+        content = repr((self.agent, self.user, self.kind, self.moment, self.zone, self.say, self.to))
         return f"{self.kind}-{sha256(content.encode()).hexdigest()[:8]}"
 
     @property
@@ -96,6 +96,12 @@ def judge_cron(line: str) -> str:
         return f"is {line!r}, which has seconds; a schedule runs once a minute at most, so {EXAMPLE}"
     if count != FIELDS:
         return f"is {line!r}, which has {count} fields instead of {FIELDS}; {EXAMPLE}"
+    problem = find_problem(line)
+    return f"is {line!r}, {problem}; {EXAMPLE}" if problem else ""
+
+
+def find_problem(line: str) -> str:
+    """Find what is wrong in the fields of a cron line, or nothing."""
     try:
         from cronsim import CronSim, CronSimError
     except ModuleNotFoundError:  # without the gateway nothing runs by it
@@ -103,12 +109,11 @@ def judge_cron(line: str) -> str:
     try:
         next(CronSim(line, FROM))
     except CronSimError as error:
-        field = str(error).removeprefix("Bad ")
-        return f"is {line!r}, whose {field} cannot be read; {EXAMPLE}"
+        return f"whose {str(error).removeprefix('Bad ')} cannot be read"
     except (AssertionError, ValueError):
-        return f"is {line!r}, which cannot be read; {EXAMPLE}"
+        return "which cannot be read"
     except (StopIteration, OverflowError):
-        return f"is {line!r}, a time that never comes; {EXAMPLE}"
+        return "a time that never comes"
     return ""
 
 
@@ -159,19 +164,11 @@ def check_schedules(places: Mapping[Any, Any]) -> Iterator[tuple[tuple[str | int
         entry = place.value
         if len(keys) != 2 or keys[0] != "schedule" or not isinstance(entry, Schedule):
             continue
-
-        def find_line(field: str, keys: Any = keys, line: int = place.line) -> int:
-            found = places.get((*keys, field))
-            return found.line if found else line
-
         for field, problem in (*judge_when(entry), *judge_names(entry, known)):
             where = (*keys, field) if field else keys
-            yield where, find_line(field), problem
-        if entry.known_as in seen:
-            what = (
-                f"repeats the schedule {entry.known_as!r} from line {seen[entry.known_as]}; give it a name of its own"
-            )
-            yield keys, place.line, what
+            yield where, places.get(where, place).line, problem
+        if first := seen.get(entry.known_as):
+            yield keys, place.line, f"repeats the schedule {entry.known_as!r} from line {first}; give it another name"
         seen.setdefault(entry.known_as, place.line)
 
 

@@ -71,7 +71,7 @@ def bounds_of_room(turn: Turn, config: Config) -> list[Bound]:
 
 
 def bounds_of_turn(turn: Turn) -> list[Bound]:
-    """Say what a turn allows by itself, such as one of a schedule: never more than the person, the place and the room."""
+    """Say what a turn allows by itself, such as one of a schedule; it can only lower what the others allow."""
     return [] if turn.ceiling is None else [Bound(level=turn.ceiling, allows="the ceiling of this turn")]
 
 

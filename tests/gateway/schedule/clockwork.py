@@ -28,16 +28,18 @@ class Kept:
         self.letters = []
 
     def split(self, text):
+        """Leave a reply whole."""
         return [text]
 
-    async def deliver(self, address, part, key):
+    async def deliver(self, address, part, _key):
+        """Keep a part."""
         self.letters.append((address, part))
 
     async def show_work(self, address):
-        pass
+        """Show nothing."""
 
     async def run(self, hear):
-        pass
+        """Hear nothing."""
 
 
 class House:
@@ -62,7 +64,7 @@ class House:
 
 
 @asynccontextmanager
-async def open_clockwork(folder, stand_in, schedule="", config=CONFIG, clock=None, channels=("telegram",), **files):
+async def open_clockwork(folder, stand_in, schedule="", *, config=CONFIG, clock=None, channels=("telegram",), **files):
     """Open a house with schedules."""
     clock, kept = clock or MovedClock(MORNING), Kept()
     texts = {name.replace("_", "."): text for name, text in files.items()}

@@ -103,7 +103,7 @@ def test_a_place_in_the_tree(tmp_path, stand_in):
     assert [kind for kind in types if kind in begun] == begun
     assert "message_received" not in types
     assert types[-1] == "message_sent"
-    assert dict([(kind, facts) for kind, _, _, facts in read_log(tmp_path)])["schedule_fired"]["name"] == "brief"
+    assert {kind: facts for kind, _, _, facts in read_log(tmp_path)}["schedule_fired"]["name"] == "brief"
 
 
 def test_a_budget_binds(tmp_path, stand_in):
@@ -127,9 +127,7 @@ def test_in_a_room(tmp_path, stand_in):
 
     async def run():
         schedule = DAILY % ("always", ", to: kitchen")
-        async with open_clockwork(
-            tmp_path, stand_in, schedule, USER_md="Alice likes owls.\n", MEMORY_md="x\n"
-        ) as house:
+        async with open_clockwork(tmp_path, stand_in, schedule, USER_md="She likes owls.\n", MEMORY_md="x\n") as house:
             (reply,) = await house.at(8)
             await until(lambda: house.kept.letters)
         return reply, house.kept.letters

@@ -1,8 +1,7 @@
 """Where the replies of a schedule go, and what may be seen there.
 
 A schedule goes to its user's own private addresses or to a room, never to somebody else. What a run may see is the
-lower of the clearance at which the schedule was made and that of the place its reply goes to, under the configuration of
-now.
+lower of the clearance at which the schedule was made and that of the place its reply goes to now.
 """
 
 import sqlite3

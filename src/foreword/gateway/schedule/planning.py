@@ -1,7 +1,7 @@
 """The schedules that agents make, list and cancel for the people they speak with.
 
-A schedule belongs to whoever asked for it, at the clearance of the conversation, and goes back to where it was asked for.
-One that was made above the clearance of a conversation is not told in it, nor one of elsewhere in a room.
+A schedule belongs to whoever asked for it, has the clearance of the conversation, and goes back to where that was. One
+that was made above the clearance of a conversation is not told in it, nor one of elsewhere in a room.
 """
 
 import sqlite3
