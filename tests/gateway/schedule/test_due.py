@@ -1,6 +1,7 @@
 """When something is due: in zones whose clocks are put forward and back, once for each time that the clock shows."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -65,7 +66,7 @@ def test_every_hour_is_every_hour(line, day, hours):
     end = (datetime(2026, *day, tzinfo=ZoneInfo(BERLIN)) + timedelta(days=1)).astimezone(UTC)
     runs = list_runs(line, BERLIN, start, end)
     assert len(runs) == hours
-    assert {after - before for before, after in zip(runs, runs[1:], strict=False)} == {timedelta(hours=1)}
+    assert {after - before for before, after in pairwise(runs)} == {timedelta(hours=1)}
 
 
 def find_changes(zone, year):
@@ -88,7 +89,7 @@ def find_changes(zone, year):
     minutes=st.sets(st.integers(0, 59), min_size=1, max_size=3),
     offset=st.integers(0, 5 * 24 * 60 * 60),
 )
-def test_once_for_each_time_of_the_clock(zone, year, which, hours, minutes, offset):
+def test_once_for_each_time_of_the_clock(*, zone, year, which, hours, minutes, offset):
     """Around every change of clocks, each time of the line has its run: one, at its time, or where it was left out."""
     changes = find_changes(zone, year) or [datetime(year, 3, 1, tzinfo=UTC)]
     start = changes[which % len(changes)] - timedelta(days=2)
