@@ -39,6 +39,12 @@ class Post:
         if fault:
             raise fault
 
+    async def show_work(self, address):
+        """Show nothing."""
+
+    async def run(self, hear):
+        """Hear nobody."""
+
     @property
     def texts(self):
         """What arrived."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from foreword.config.people import Room, Situation, User
 from foreword.config.scheduling import Schedule
 from foreword.frozen import frozen
 from foreword.words import Trust, Vocabulary
@@ -97,44 +98,6 @@ class Agent:
     def folders(self) -> tuple[Directory, ...]:
         """The directories, each with its trust."""
         return tuple(Directory(path=one) if isinstance(one, str) else one for one in self.directories)
-
-
-@frozen(eq=True)
-class User:
-    """A person whom the workspace knows."""
-
-    trust: Trust = Trust.PUBLIC
-    """The most this person may ever see."""
-    timezone: str = ""
-    """Their zone, such as Europe/Paris."""
-    identities: tuple[str, ...] = ()
-    """Who they are on the channels, such as telegram:1001; further ones come by `foreword pair`."""
-
-
-@frozen(eq=True)
-class Situation:
-    """A kind of place in which the agent speaks."""
-
-    ceiling: Trust = Trust.PUBLIC
-    """The most that anybody may see in it."""
-    prompt_overlay: str = ""
-    """A file with the rules of this situation."""
-
-
-@frozen(eq=True)
-class Room:
-    """A place where several people read every reply."""
-
-    ceiling: Trust | None = None
-    """The most that may be seen here, if lower than its situation allows."""
-    situation: str = "group"
-    """The situation that governs it."""
-    group: str = ""
-    """The folder below groups/ with its own files; its own name if unset."""
-    timezone: str = ""
-    """The zone its people live by; nobody's own zone is used in a room."""
-    places: tuple[str, ...] = ()
-    """Where it is on the channels, such as telegram:-100123."""
 
 
 @frozen(eq=True)

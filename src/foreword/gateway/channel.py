@@ -12,7 +12,7 @@ from typing import Protocol
 
 from foreword.errors import ForewordError
 from foreword.frozen import frozen
-from foreword.turn import Client
+from foreword.turn import Client, Message
 from foreword.words import Word
 
 
@@ -52,9 +52,15 @@ class Heard:
     client: Client = Client()
     asks: bool = False
     """Whether whoever hears the turn can be asked before it changes something."""
+    situation: str = ""
+    """The situation it asks for, which counts where that allows no more than the place does."""
+    project: str = ""
+    """The folder of the project that is open."""
+    before: tuple[Message, ...] | None = None
+    """What a client that keeps no session says was said before."""
 
 
-Hear = Callable[[Heard], Awaitable[None]]
+Hear = Callable[[Heard], Awaitable[object]]
 """Takes what a channel heard; when it returns, it is kept."""
 
 

@@ -13,6 +13,8 @@ def check(incoming: Incoming) -> None:
         raise InputError("the message is empty")
     if len(incoming.text) > LONGEST:
         raise InputError(f"the message has {len(incoming.text):,} characters, and {LONGEST:,} are the most")
+    if incoming.room.startswith("("):  # so is company called that nobody has named
+        raise InputError("the name of a room does not begin with a bracket")
     named = (incoming.user, incoming.channel, incoming.agent, incoming.situation, incoming.room, incoming.session)
     if any("\x00" in text for text in (incoming.text, *named, incoming.key)):
         raise InputError("the message has a NUL character in it")

@@ -23,18 +23,21 @@ from foreword.events.event import NOBODY, NOWHERE, EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.reloads import Reloads
 from foreword.events.trace import Timepiece, Trace, describe_error
-from foreword.frozen import frozen
 from foreword.gateway.admission import admit, find_admitted, find_named, summarise_before
 from foreword.gateway.belonging import begin, find_context
+from foreword.gateway.channel import Heard
 from foreword.gateway.checking import check
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
 from foreword.gateway.outbox import Outbox
+from foreword.gateway.receiving import Received, Receiving
 from foreword.gateway.replies import find_reply, make_reply
+from foreword.gateway.rhythm import USUAL, Rhythm
 from foreword.gateway.running import Running
 from foreword.gateway.session import Session
 from foreword.gateway.sessions import Sessions
+from foreword.gateway.showing import showing_work
 from foreword.gateway.sqlite_inbox import get_claimed
 from foreword.gateway.working import Working
 from foreword.gateway.writer import Writer, rewrite
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from foreword.gateway.schedule.scheduler import Scheduler
 
 ELSEWHERE = 0.5  # seconds between two looks at a turn that another process works on
+GOING = "this gateway is about to end; write again in a moment"
+UNKEPT = "the message could not be kept ({}), so it was not accepted; try again later"
 
 
 class NotKept(ForewordError):
@@ -54,25 +59,6 @@ class NotKept(ForewordError):
 
 class Closing(ForewordError):
     """The gateway is about to end and accepts nothing any more."""
-
-
-@frozen
-class Rhythm:
-    """How often the gateway looks around."""
-
-    look: float = 1.0
-    """Seconds between two looks for turns that are due, or that a dead process left."""
-    renew: float = 5.0
-    """Seconds between two renewals of the leases."""
-    grace: float = 20.0
-    """Seconds that running turns are given when the gateway ends."""
-    most: int = 1_000
-    """Turns that run at once."""
-    thinking: float = 600.0
-    """Seconds that a person who is asked something has to answer."""
-
-
-USUAL = Rhythm()
 
 
 class Gateway:
@@ -99,7 +85,9 @@ class Gateway:
         self._rhythm = rhythm
         self._timepiece = Timepiece(now=clock)
         self._reloads = Reloads(workspace, listeners.recorder, self._timepiece)
+        self._receiving = Receiving(workspace, writer, listeners.recorder, clock, self.accept)
         self._working: Working | None = None
+        self._outbox: Outbox | None = None
         self._known: dict[str, Running] = {}
         self._accepting: set[asyncio.Task[Accepted]] = set()
         self._aside: dict[str, Reply] = {}
@@ -110,11 +98,23 @@ class Gateway:
         self._delivering: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
 
+    async def receive(self, heard: Heard) -> Received:
+        """Receive what a channel heard: when this returns it is kept, whatever becomes of it."""
+        if self._closing:
+            raise Closing(GOING)
+        self._look_at_config()
+        try:
+            return await self._receiving.receive(heard)
+        except sqlite3.Error as error:
+            raise NotKept(UNKEPT.format(error)) from error
+        finally:
+            self._ended.set()  # there may be a letter
+
     async def accept(self, incoming: Incoming) -> Accepted:
         """Accept a message: when this returns it is kept, and it will be answered."""
         check(incoming)
         if self._closing:
-            raise Closing("this gateway is about to end; write again in a moment")
+            raise Closing(GOING)
         self._look_at_config()
         found = find_lane(incoming, self.workspace.config)
         # Who goes away meanwhile leaves no message behind that is kept and that nobody works on.
@@ -124,9 +124,7 @@ class Gateway:
         try:
             return await asyncio.shield(task)
         except sqlite3.Error as error:
-            raise NotKept(
-                f"the message could not be kept ({error}), so it was not accepted; try again later"
-            ) from error
+            raise NotKept(UNKEPT.format(error)) from error
 
     async def _accept(self, incoming: Incoming, found: Found) -> Accepted:
         now = self._clock()
@@ -254,7 +252,7 @@ class Gateway:
 
     def start(self, working: Working, outbox: Outbox | None = None) -> None:
         """Begin to work, with what an earlier process left first."""
-        self._working = working
+        self._working, self._outbox = working, outbox
         self._wake.set()
         self._looking = asyncio.create_task(self._look_around())
         self._renewing = asyncio.create_task(self._renew())
@@ -323,7 +321,7 @@ class Gateway:
                     await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
                 self._ended.clear()
                 last = self._closing and not any(running.task for running in self._known.values())
-                rounds.create_task(self._try(deliver_all(outbox)))
+                rounds.create_task(self._try(outbox.deliver_all()))
 
     async def _renew(self) -> None:
         while True:
@@ -351,10 +349,10 @@ class Gateway:
         """Work on a turn; whatever comes of it, the next one of its session can begin."""
         assert self._working is not None
         trace = self._make_trace(claimed)
+        ears = running.make_ears(self._inbox, claimed)
         try:
-            ending = await self._working.work(
-                trace, claimed, running.make_ears(self._inbox, claimed), running.is_stopped
-            )
+            async with showing_work(self._outbox, claimed.incoming):
+                ending = await self._working.work(trace, claimed, ears, running.is_stopped)
         except LeaseLost:
             return
         except asyncio.CancelledError:
@@ -392,9 +390,3 @@ class Gateway:
         if reply is None:
             raise NotFound("turn")
         return reply
-
-
-async def deliver_all(outbox: Outbox) -> None:
-    """Deliver until nothing is due."""
-    while await outbox.deliver():
-        pass

@@ -85,6 +85,8 @@ class Incoming:
     """The channel that delivers the reply, where another than its own."""
     errand: Errand | None = None
     """The run of a schedule that it is."""
+    origin: str = ""
+    """The channel's own ids of place and sender, by which a message is known again whatever they are called by then."""
 
 
 @frozen(eq=True)
@@ -114,6 +116,11 @@ class Reply:
     prompt_hash: str = ""
     cut: bool = False
     """Whether the reply ends because it became too long."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether the agent has answered that it has nothing to say."""
+        return self.state is State.ANSWERED and not self.text
 
 
 @frozen

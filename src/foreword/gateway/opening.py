@@ -1,6 +1,5 @@
 """Opens the gateway of a workspace: its state, its log, its models and its tools, and closes all of it in order."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
@@ -10,20 +9,22 @@ from typing import TextIO
 
 from foreword.events.listening import listen
 from foreword.frozen import frozen
-from foreword.gateway.channel import Heard
+from foreword.gateway.channel import Channel
 from foreword.gateway.channels.schedule import ScheduleChannel
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
-from foreword.gateway.gateway import USUAL as RHYTHM
-from foreword.gateway.gateway import Gateway, Rhythm
+from foreword.gateway.gateway import Gateway
+from foreword.gateway.hearing import hearing
 from foreword.gateway.inbox import Inbox
 from foreword.gateway.notifying import Notifying
 from foreword.gateway.offering import Offering
-from foreword.gateway.outbox import Channel, Outbox
+from foreword.gateway.outbox import Outbox
 from foreword.gateway.preparing import Preparing
+from foreword.gateway.rhythm import USUAL as RHYTHM
+from foreword.gateway.rhythm import Rhythm
 from foreword.gateway.schedule.planning import Planning
-from foreword.gateway.schedule.scheduler import Scheduler, Ways
+from foreword.gateway.schedule.scheduler import CHANNEL, Scheduler, Ways
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.working import USUAL as PATIENCE
 from foreword.gateway.working import Patience, Working
@@ -57,7 +58,7 @@ class Options:
     retrying: Retrying = PATIENT
     bounds: Bounds = BOUNDS
     channels: Mapping[str, Channel] = field(default_factory=dict)
-    """Channels that deliver replies by themselves, by name."""
+    """Channels that hear people and deliver replies by themselves, by name."""
     scheduling: bool = False
     """Whether schedules are fired: by the one that serves, and not by everybody who only talks."""
     further: tuple[Further, ...] = ()
@@ -99,17 +100,8 @@ async def open_gateway(
         opened.push_async_callback(gateway.close)
         ways = Ways(accept=gateway.accept, recorder=listeners.recorder, clock=options.clock, channels=options.channels)
         gateway.scheduler = Scheduler(workspace, writer, ways)
+        channels = dict(options.channels)
         if options.scheduling:
-            channel = ScheduleChannel(gateway.scheduler.watch, options.rhythm.look)
-            opened.push_async_callback(end, asyncio.create_task(channel.run(hear_nobody)))
+            channels[CHANNEL] = ScheduleChannel(gateway.scheduler.look, options.rhythm.look)
+        await opened.enter_async_context(hearing(channels, gateway.receive, listeners.recorder, options.rhythm))
         yield gateway
-
-
-async def hear_nobody(_: Heard) -> None:
-    """Hear nothing: what a schedule says is a turn already."""
-
-
-async def end(task: asyncio.Task[None]) -> None:
-    """End a task that would go on for ever."""
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

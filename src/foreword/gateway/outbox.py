@@ -85,6 +85,15 @@ class Outbox:
         self._clock = clock
         self._owner = name_owner()
 
+    def find_channel(self, name: str) -> Channel | None:
+        """Find a channel by its name."""
+        return self._channels.get(name)
+
+    async def deliver_all(self) -> None:
+        """Deliver until nothing is due."""
+        while await self.deliver():
+            pass
+
     async def deliver(self) -> int:
         """Deliver the next part of what is due; return how many were tried."""
         parcels, lost = await self._writer.seal(self._claim)

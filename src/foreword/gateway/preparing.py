@@ -23,6 +23,7 @@ from foreword.gateway.past import Row, fold, read_past
 from foreword.gateway.room import catch_up, find_words
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, recount
+from foreword.signal import classify
 from foreword.store.tasks import find_bound, read_tasks
 from foreword.tokens import Meter
 from foreword.turn import Extension, State, Task, Toolset, Turn
@@ -221,6 +222,7 @@ def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: 
         model=equipment.model,
         task=equipment.task,
         state=equipment.state,
+        signal=classify(incoming.text, incoming.channel),
         now=now,
         **find_errand(incoming),
     )

@@ -24,6 +24,7 @@ from foreword.runtime.ears import Calling, Delta, Ears, ListenerFailed
 from foreword.runtime.history import Messages, close, find_answer, list_calls, read_text, say
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
+from foreword.runtime.silence import cut_silence
 from foreword.turn import Turn
 
 STOPPED = "stopped before the end"
@@ -164,7 +165,7 @@ class Working:
             # The last message says that it was too long; what the tools did before it is not done again.
             taken = outcome.messages[:-1] if find_answer(outcome.messages[:-1]) else ()
             outcome = await self._run(trace, replace(claimed, taken=taken), prepared, steps)
-        state, text = ENDS[outcome.end], outcome.text
+        state, text = ENDS[outcome.end], cut_silence(outcome.text)
         if state.ended and (fault := self._preparing.find_change(claimed)):
             state, text = State.FAILED, fault
         weight = self._preparing.weigh(prepared, outcome.messages)
@@ -177,7 +178,7 @@ class Working:
             prompt_hash=outcome.prompt_hash,
             tokens=weight,
             cut=outcome.cut,
-            plan=state is State.ANSWERED and prepared.assembly.turn.plan,
+            plan=state is State.ANSWERED and bool(text) and prepared.assembly.turn.plan,
             wait=outcome.wait,
         )
 
@@ -206,7 +207,7 @@ class Working:
             await self._insist(trace, claimed, ending, lambda: self._inbox.postpone(claimed, ending, due))
             return ending
         await self._insist(trace, claimed, ending, lambda: self._inbox.finish(claimed, ending))
-        if not claimed.incoming.address and claimed.incoming.errand is None:
+        if not claimed.incoming.address and claimed.incoming.errand is None and not is_silent(ending):
             trace.tell(EventType.MESSAGE_SENT, length=len(ending.text), attempt=claimed.attempt)
         return ending
 
@@ -230,6 +231,11 @@ class Working:
                 tries += 1
             else:
                 return
+
+
+def is_silent(ending: Ending) -> bool:
+    """Whether the agent has answered that it has nothing to say."""
+    return ending.state is State.ANSWERED and not ending.text
 
 
 def add_up(claimed: Claimed) -> Spent:

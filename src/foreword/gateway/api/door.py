@@ -15,7 +15,7 @@ from foreword.events.trace import Trace, describe_error
 from foreword.gateway.api.body import Declared, Gone, check_json, read_body, replay
 from foreword.gateway.api.faults import Fault, translate
 from foreword.gateway.api.hosts import list_hosts, read_host
-from foreword.gateway.api.rates import Rates
+from foreword.gateway.rates import Rates
 from foreword.gateway.tokens import Tokens
 from foreword.trust import resolve
 from foreword.turn import Turn

@@ -7,14 +7,13 @@ the message and the note that it was sent fires nothing twice.
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from foreword.config.scheduling import Missed
 from foreword.config.schema import Config
 from foreword.errors import InputError
-from foreword.events.event import NOBODY, Context, EventType, Level, Recorder
+from foreword.events.event import Context, EventType, Level, Recorder
 from foreword.events.trace import Timepiece, Trace, describe_error, make_id
 from foreword.frozen import frozen
 from foreword.gateway.gateway import Closing, NotKept
@@ -65,16 +64,6 @@ class Scheduler:
         now = self._ways.clock()
         await self._writer.do(lambda state: follow(state, config, now))
         self._followed = config
-
-    async def watch(self) -> None:
-        """Look once, whatever happens: a scheduler that looks no more would leave everybody waiting."""
-        try:
-            await self.look()
-        except PASSING:
-            pass
-        except Exception as error:  # noqa: BLE001 - it is told, and looked again
-            trace = Trace(self._ways.recorder, replace(NOBODY, channel=CHANNEL), Timepiece(now=self._ways.clock))
-            trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
 
     async def look(self) -> Sequence[Accepted]:
         """Fire what is due, side by side; return the turns that began."""

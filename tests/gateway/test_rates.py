@@ -2,7 +2,7 @@
 
 import pytest
 
-from foreword.gateway.api.rates import Rates
+from foreword.gateway.rates import Rates
 
 
 class Seconds:
