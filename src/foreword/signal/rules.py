@@ -32,7 +32,6 @@ FORMATS = {
     "webhook": Format.NOTIFICATION,
     "schedule": Format.NOTIFICATION,
     "scheduled": Format.NOTIFICATION,
-    "scheduled": Format.NOTIFICATION,
     "file": Format.DOCUMENT,
     "files": Format.DOCUMENT,
     "filesystem": Format.DOCUMENT,

@@ -54,12 +54,12 @@ def find_next(timing: Timing, after: datetime) -> datetime | None:
     return find_next_cron(timing.moment, zone, after)
 
 
-def count_missed(timing: Timing, due: datetime, now: datetime) -> int:
-    """Count the runs from one that is due up to a moment, as far as counting is worth it."""
-    count, last = 1, due
-    while count < MANY and (following := find_next(timing, last)) and following <= now:
-        count, last = count + 1, following
-    return count
+def find_passed(timing: Timing, due: datetime, now: datetime) -> list[datetime]:
+    """Find the runs from one that is due up to a moment, as far as counting is worth it."""
+    passed = [due]
+    while len(passed) < MANY and (following := find_next(timing, passed[-1])) and following <= now:
+        passed.append(following)
+    return passed
 
 
 def read_at(moment: str, zone: ZoneInfo) -> datetime:

@@ -14,20 +14,19 @@ from foreword.assembly import Assembly
 from foreword.config.scheduling import Missed, is_zone, judge_moment
 from foreword.errors import InputError, UnknownName
 from foreword.events.trace import make_id
-from foreword.gateway.schedule.destination import clear, list_addresses, show_destination
+from foreword.gateway.schedule.destination import clear, list_addresses
 from foreword.gateway.schedule.due import Kind, Timing, find_next
 from foreword.gateway.schedule.following import find_zone_name
 from foreword.gateway.schedule.schedules import (
     Destination,
     Origin,
     Schedule,
-    Standing,
     cancel,
     find_all,
     put,
 )
+from foreword.gateway.schedule.showing import describe, show_moment
 from foreword.gateway.writer import Writer
-from foreword.sources.clock import find_zone
 from foreword.store.instructions import is_whole
 from foreword.tools import Answer
 from foreword.tools.scheduling import CANCEL, CREATE, LIST, LONGEST_NAME, LONGEST_SAY
@@ -165,21 +164,3 @@ def take_text(arguments: Mapping[str, Any], name: str, longest: int, *, needed: 
     if len(text) > longest or not is_whole(text):
         raise InputError(f"{name!r} has {longest:,} characters at most, all of them real ones")
     return text
-
-
-def describe(schedule: Schedule) -> str:
-    """Describe a schedule on one line."""
-    timing = schedule.timing
-    title = f" ({' '.join(schedule.name.split())})" if schedule.name and schedule.name != schedule.id else ""
-    due = f"next {show_moment(schedule.due, timing.zone)}" if schedule.due else "over"
-    where = show_destination(schedule.to) or "the last private address"
-    words = " ".join(schedule.say.split())
-    said = f": {words[:200]}" if words else ""
-    state = "" if schedule.state is Standing.WAITING else ", runs no more"
-    return f"{schedule.id}{title}, {timing.kind} {timing.moment}, {due}{state}, {schedule.delivery} to {where}{said}"
-
-
-def show_moment(moment: datetime, zone: str) -> str:
-    """Show a moment in a zone."""
-    found, _ = find_zone(zone)
-    return f"{moment.astimezone(found):%Y-%m-%d %H:%M} ({found.key})"

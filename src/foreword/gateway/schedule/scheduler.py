@@ -20,7 +20,7 @@ from foreword.gateway.gateway import Closing, NotKept
 from foreword.gateway.message import Accepted, Errand, Incoming
 from foreword.gateway.owner import name_owner
 from foreword.gateway.schedule.destination import Refused, bound, is_delivered, settle_destination
-from foreword.gateway.schedule.due import Kind, count_missed
+from foreword.gateway.schedule.due import Kind, find_passed
 from foreword.gateway.schedule.following import follow
 from foreword.gateway.schedule.schedules import SITUATION, Destination, Schedule, claim, find_named, settle, wind
 from foreword.gateway.schedule.words import HEARTBEAT, find_words
@@ -30,7 +30,7 @@ from foreword.workspace import Workspace
 CHANNEL = "scheduled"
 GRACE = timedelta(minutes=5)  # after which a run was missed, and did not merely wait its turn
 SLACK = timedelta(seconds=1)  # by which clocks are put right all the time
-SKIPPED = "{count:,} {runs} fell into a downtime and {were} skipped"
+SKIPPED = "skipped for a downtime: {count:,} {runs}"
 PASSING = (sqlite3.Error, NotKept, Closing)
 BLANK = f"{HEARTBEAT} says nothing that this run may see, so nothing was done"
 
@@ -94,17 +94,19 @@ class Scheduler:
     async def _fire(self, schedule: Schedule, now: datetime) -> Accepted | None:
         """Fire one schedule, or write down why not; either way it is due again at its next time."""
         assert schedule.due is not None
-        accepted, note, late = None, "", 0
-        if now - schedule.due > GRACE:
-            late = count_missed(schedule.timing, schedule.due, now)
-        if late and schedule.missed is Missed.SKIP:
-            note = SKIPPED.format(count=late, runs="run" if late == 1 else "runs", were="was" if late == 1 else "were")
+        passed = find_passed(schedule.timing, schedule.due, now) if now - schedule.due > GRACE else [schedule.due]
+        skips = schedule.missed is Missed.SKIP
+        missed = [due for due in passed if now - due > GRACE]
+        accepted, note = None, ""
+        if missed and skips:
+            note = SKIPPED.format(count=len(missed), runs="run" if len(missed) == 1 else "runs")
             self._tell(schedule, level=Level.WARN, error=note)
-        else:
+        if len(missed) < len(passed) or not skips:
+            due, late = (passed[-1], 0) if skips else (schedule.due, len(passed) - 1)
             try:
-                incoming = await self._prepare(schedule, f"{schedule.due.timestamp():.0f}", late)
+                incoming = await self._prepare(schedule, f"{due.timestamp():.0f}", late)
                 accepted = await self._ways.accept(incoming) if incoming else None
-                note = "" if incoming else BLANK
+                note = note if incoming else BLANK
             except InputError as error:
                 note = str(error)
                 self._tell(schedule, level=Level.WARN, error=note)
@@ -142,7 +144,7 @@ class Scheduler:
                 delivery=schedule.delivery,
                 ceiling=allowed,
                 light=schedule.timing.kind is Kind.HEARTBEAT,
-                late=max(0, late - 1),
+                late=late,
             ),
         )
 
