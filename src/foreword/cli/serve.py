@@ -41,7 +41,7 @@ def run(args: Namespace) -> int:
         settings = choose(args, workspace.config.server)
         environ = find_environ(workspace)
         channels = find_channels(workspace, environ)
-        options = Options(tree=None if args.quiet else sys.stderr, opens=channels)
+        options = Options(tree=None if args.quiet else sys.stderr, opens=channels, scheduling=True)
 
         def told(address: str) -> None:
             announce(address, list(channels), args)

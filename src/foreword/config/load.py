@@ -11,6 +11,7 @@ from foreword.config.finding import find as _find
 from foreword.config.finding import find_texts as _find_texts
 from foreword.config.finding import list_names as _list_names
 from foreword.config.people import Situation
+from foreword.config.scheduling import check_schedules
 from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Server
 from foreword.config.structure import settle, spell, structure
 from foreword.config.telegram import judge_token
@@ -60,6 +61,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_events(places)
     yield from _check_server(places)
     yield from _check_telegram(places)
+    yield from check_schedules(places)
 
 
 def _check_owner(places: Places) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from foreword.config.living import BulletinSettings
 from foreword.config.people import Room, Situation, User
+from foreword.config.scheduling import Schedule
 from foreword.config.telegram import TelegramBot
 from foreword.frozen import frozen
 from foreword.words import Trust, Vocabulary
@@ -279,6 +280,8 @@ class Config:
     """Addresses of providers; one that is not known by name is taken to speak as OpenAI does."""
     budgets: Budgets = field(default_factory=Budgets)
     """What may be spent on models."""
+    schedule: tuple[Schedule, ...] = ()
+    """What agents are told later, and when."""
     events: Events = field(default_factory=Events)
     """The event log."""
     server: HttpServer = field(default_factory=HttpServer)

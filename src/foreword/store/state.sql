@@ -163,6 +163,7 @@ CREATE TABLE overheard (
 );
 CREATE TABLE schedules (
   id TEXT NOT NULL,
+  name TEXT DEFAULT '' NOT NULL,
   origin TEXT NOT NULL,
   agent TEXT NOT NULL,
   user_id TEXT NOT NULL,
@@ -179,8 +180,11 @@ CREATE TABLE schedules (
   missed TEXT NOT NULL,
   created TEXT NOT NULL,
   due DOUBLE,
-  ran TEXT,
+  ran DOUBLE,
+  note TEXT DEFAULT '' NOT NULL,
   state TEXT NOT NULL,
+  lease_until DOUBLE DEFAULT 0 NOT NULL,
+  lease_owner TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (id)
 );
 CREATE TABLE archives (
