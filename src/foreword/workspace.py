@@ -30,17 +30,21 @@ from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
 from foreword.tools import (
     BUILT_IN,
+    DUTIES,
     FILES,
     INSTRUCTING,
     INTROSPECTION,
     REMEMBERING,
     SKILLS,
     TASKS,
+    WORKFLOWS,
     Answer,
+    DutyKeeping,
     Instructing,
     Reading,
     Remembering,
     TaskKeeping,
+    WorkflowKeeping,
     call,
 )
 from foreword.tools.instructing import INSTRUCTED
@@ -92,6 +96,8 @@ class Workspace:
             (INTROSPECTION, self._inquire),
             (INSTRUCTING, self._instruct),
             (TASKS, self._keep_tasks),
+            (WORKFLOWS, self._keep_workflow),
+            (DUTIES, self._keep_duties),
         )
         self._names = self.blueprint_names()
         self._text = self._read_config()
@@ -150,6 +156,12 @@ class Workspace:
 
     def _keep_tasks(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         return TaskKeeping(assembly, self.state).call(name, arguments)
+
+    def _keep_workflow(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        return WorkflowKeeping(assembly, self.state).call(name, arguments)
+
+    def _keep_duties(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        return DutyKeeping(assembly, self.ground, self.state).call(name, arguments)
 
     @property
     def memory(self) -> Memory:

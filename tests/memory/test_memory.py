@@ -13,9 +13,10 @@ import pytest
 from foreword import Workspace
 from foreword.errors import InputError
 from foreword.memory import Note
-from foreword.memory.upkeep import BATCH, Upkeep
+from foreword.memory.upkeep import BATCH
 from foreword.testing import NOON, make_workspace, write_files
 from foreword.words import Trust
+from foreword.workspace import open_workspace
 
 FILES = {
     "memory/private/DIARY.md": "# Diary\n\nThe surprise is a trip to Lisbon.\n",
@@ -392,14 +393,15 @@ def test_two_processes_with_the_same_words(ws: Workspace) -> None:
     assert len(list(ws.memory.entries(Trust.FULL))) == 40
 
 
-def test_saved_by_another_in_this_moment(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_by_another_in_this_moment(ws: Workspace) -> None:
     """What another process has saved since this one looked is known already.
 
     Seen to fail while a file that is there already was an error of the disk.
     """
-    first = ws.memory.save(note("Tea at four."), "social")
-    monkeypatch.setattr(Upkeep, "list", lambda *_: [])
-    again = ws.memory.save(note("Tea at four."), "social")
+    with open_workspace(ws.files.root) as other:
+        other.memory.save(note("Cake at five."), "social")
+        first = ws.memory.save(note("Tea at four."), "social")
+        again = other.memory.save(note("Tea at four."), "social")
     assert (again.known, again.path) == (True, first.path)
 
 

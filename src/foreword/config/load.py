@@ -2,16 +2,18 @@
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Server, Situation
-from foreword.config.structure import Keys, Place, settle, spell, structure
+from foreword.config.company import check_company
+from foreword.config.finding import Finding, Places
+from foreword.config.finding import find as _find
+from foreword.config.finding import find_texts as _find_texts
+from foreword.config.finding import list_names as _list_names
+from foreword.config.people import Situation
+from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Server
+from foreword.config.structure import settle, spell, structure
 from foreword.errors import Fault, suggest
-
-Places = Mapping[Keys, Place]
-# The keys that lead to a value, its line, and what is wrong with it.
-Finding = tuple[Keys, int, str]
 
 LONGEST = 36_500  # days that events may be kept
 
@@ -45,6 +47,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_stores(places)
     yield from _check_groups(places)
     yield from _check_situations(places)
+    yield from check_company(places)
     yield from _check_paths(places)
     yield from _check_twins(places)
     yield from _check_titles(places)
@@ -52,6 +55,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_servers(places)
     yield from _check_providers(places)
     yield from _check_budgets(places)
+    yield from _check_bulletin(places)
     yield from _check_events(places)
     yield from _check_server(places)
 
@@ -158,6 +162,12 @@ def _check_events(places: Places) -> Iterator[Finding]:
     for keys, line, address in _find_texts(places, "events", "otlp"):
         if address and not address.startswith(("http://", "https://")):
             yield keys, line, "must be an address that begins with http:// or https://"
+
+
+def _check_bulletin(places: Places) -> Iterator[Finding]:
+    for keys, place in _find(places, "bulletin", "hours"):
+        if isinstance(place.value, int | float) and place.value != 0 and not 1 <= place.value <= LONGEST * 24:
+            yield keys, place.line, f"must be 0, or between 1 and {LONGEST * 24:,} hours, not {place.value}"
 
 
 def _check_server(places: Places) -> Iterator[Finding]:
@@ -274,21 +284,3 @@ def _complete_situation(name: str, situation: Situation, places: Places) -> Situ
 
 def _complete_file(file: PromptFile) -> PromptFile:
     return replace(file, path=normalise_path(file.path))
-
-
-def _find(places: Places, *pattern: str) -> Iterator[tuple[Keys, Place]]:
-    """Find the places whose keys fit; a star stands for any one part."""
-    for keys, place in places.items():
-        pairs = zip(pattern, keys, strict=False)
-        if len(keys) == len(pattern) and all(wanted in ("*", part) for wanted, part in pairs):
-            yield keys, place
-
-
-def _find_texts(places: Places, *pattern: str) -> Iterator[tuple[Keys, int, str]]:
-    for keys, place in _find(places, *pattern):
-        if isinstance(place.value, str):
-            yield keys, place.line, place.value
-
-
-def _list_names(places: Places, kind: str) -> list[str]:
-    return [str(keys[-1]) for keys, _ in _find(places, kind, "*")]

@@ -22,19 +22,22 @@ from foreword.events.event import NOBODY, NOWHERE, EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.notices import Board
 from foreword.events.trace import Timepiece, Trace, describe_error
-from foreword.frozen import frozen
 from foreword.gateway.admission import admit, find_admitted, find_named, summarise_before
 from foreword.gateway.belonging import find_context
+from foreword.gateway.channel import Heard
 from foreword.gateway.checking import check
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
 from foreword.gateway.outbox import Outbox
+from foreword.gateway.receiving import Received, Receiving
 from foreword.gateway.reloading import Reloading
 from foreword.gateway.replies import find_reply, make_reply
+from foreword.gateway.rhythm import USUAL, Rhythm
 from foreword.gateway.running import Running
 from foreword.gateway.session import Session
 from foreword.gateway.sessions import Sessions
+from foreword.gateway.showing import showing_work
 from foreword.gateway.sqlite_inbox import get_claimed
 from foreword.gateway.working import Working
 from foreword.gateway.writer import Writer, rewrite
@@ -43,6 +46,8 @@ from foreword.turn import Turn
 from foreword.workspace import Workspace
 
 ELSEWHERE = 0.5  # seconds between two looks at a turn that another process works on
+GOING = "this gateway is about to end; write again in a moment"
+UNKEPT = "the message could not be kept ({}), so it was not accepted; try again later"
 
 
 class NotKept(ForewordError):
@@ -51,23 +56,6 @@ class NotKept(ForewordError):
 
 class Closing(ForewordError):
     """The gateway is about to end and accepts nothing any more."""
-
-
-@frozen
-class Rhythm:
-    """How often the gateway looks around."""
-
-    look: float = 1.0
-    """Seconds between two looks for turns that are due, or that a dead process left."""
-    renew: float = 5.0
-    """Seconds between two renewals of the leases."""
-    grace: float = 20.0
-    """Seconds that running turns are given when the gateway ends."""
-    most: int = 1_000
-    """Turns that run at once."""
-
-
-USUAL = Rhythm()
 
 
 class Gateway:
@@ -93,7 +81,9 @@ class Gateway:
         self._rhythm = rhythm
         self._timepiece = Timepiece(now=clock)
         self.reloading = Reloading(workspace, listeners, self._timepiece, board or Board())
+        self._receiving = Receiving(workspace, writer, listeners.recorder, clock, self.accept)
         self._working: Working | None = None
+        self._outbox: Outbox | None = None
         self._known: dict[str, Running] = {}
         self._accepting: set[asyncio.Task[Accepted]] = set()
         self._aside: dict[str, Reply] = {}
@@ -104,11 +94,23 @@ class Gateway:
         self._delivering: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
 
+    async def receive(self, heard: Heard) -> Received:
+        """Receive what a channel heard: when this returns it is kept, whatever becomes of it."""
+        if self._closing:
+            raise Closing(GOING)
+        self.reloading.look()
+        try:
+            return await self._receiving.receive(heard)
+        except sqlite3.Error as error:
+            raise NotKept(UNKEPT.format(error)) from error
+        finally:
+            self._ended.set()  # there may be a letter
+
     async def accept(self, incoming: Incoming) -> Accepted:
         """Accept a message: when this returns it is kept, and it will be answered."""
         check(incoming)
         if self._closing:
-            raise Closing("this gateway is about to end; write again in a moment")
+            raise Closing(GOING)
         self.reloading.look()
         found = find_lane(incoming, self.workspace.config)
         # Who goes away meanwhile leaves no message behind that is kept and that nobody works on.
@@ -118,9 +120,7 @@ class Gateway:
         try:
             return await asyncio.shield(task)
         except sqlite3.Error as error:
-            raise NotKept(
-                f"the message could not be kept ({error}), so it was not accepted; try again later"
-            ) from error
+            raise NotKept(UNKEPT.format(error)) from error
 
     async def _accept(self, incoming: Incoming, found: Found) -> Accepted:
         now = self._clock()
@@ -143,7 +143,7 @@ class Gateway:
             )
             if admitted.new:
                 received.tell(EventType.SESSION_CREATED)
-            running = self._known[trace.id] = Running(session.id)
+            running = self._known[trace.id] = Running(session.id, self._rhythm.thinking)
             incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
             arrival = Arrival(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
             try:
@@ -242,7 +242,7 @@ class Gateway:
 
     def start(self, working: Working, outbox: Outbox | None = None) -> None:
         """Begin to work, with what an earlier process left first."""
-        self._working = working
+        self._working, self._outbox = working, outbox
         self._wake.set()
         self._looking = asyncio.create_task(self._look_around())
         self._renewing = asyncio.create_task(self._renew())
@@ -310,7 +310,7 @@ class Gateway:
                     await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
                 self._ended.clear()
                 last = self._closing and not any(running.task for running in self._known.values())
-                rounds.create_task(self._try(deliver_all(outbox)))
+                rounds.create_task(self._try(outbox.deliver_all()))
 
     async def _renew(self) -> None:
         while True:
@@ -331,17 +331,17 @@ class Gateway:
     def _start(self, claimed: Claimed) -> None:
         running = self._known.get(claimed.turn)
         if running is None or running.broadcast.ended.is_set():
-            running = self._known[claimed.turn] = Running(claimed.session.id)
+            running = self._known[claimed.turn] = Running(claimed.session.id, self._rhythm.thinking)
         running.task = asyncio.create_task(self._run(claimed, running))
 
     async def _run(self, claimed: Claimed, running: Running) -> None:
         """Work on a turn; whatever comes of it, the next one of its session can begin."""
         assert self._working is not None
         trace = self._make_trace(claimed)
+        ears = running.make_ears(self._inbox, claimed)
         try:
-            ending = await self._working.work(
-                trace, claimed, running.make_ears(self._inbox, claimed), running.is_stopped
-            )
+            async with showing_work(self._outbox, claimed.incoming):
+                ending = await self._working.work(trace, claimed, ears, running.is_stopped)
         except LeaseLost:
             return
         except asyncio.CancelledError:
@@ -379,9 +379,3 @@ class Gateway:
         if reply is None:
             raise NotFound("turn")
         return reply
-
-
-async def deliver_all(outbox: Outbox) -> None:
-    """Deliver until nothing is due."""
-    while await outbox.deliver():
-        pass

@@ -66,6 +66,10 @@ class Incoming:
     """Whether whoever hears the turn can be asked before it changes something."""
     address: str = ""
     """Where the reply is to be delivered, on a channel that delivers; else whoever asked fetches it."""
+    through: str = ""
+    """The channel that delivers the reply, where another than its own."""
+    origin: str = ""
+    """The channel's own ids of place and sender, by which a message is known again whatever they are called by then."""
 
 
 @frozen(eq=True)
@@ -95,6 +99,11 @@ class Reply:
     prompt_hash: str = ""
     cut: bool = False
     """Whether the reply ends because it became too long."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether the agent has answered that it has nothing to say."""
+        return self.state is State.ANSWERED and not self.text
 
 
 @frozen

@@ -9,16 +9,22 @@ from typing import TextIO
 
 from foreword.events.listening import listen
 from foreword.events.notices import Board, Notices
+from foreword.facts import find_host
 from foreword.frozen import frozen
 from foreword.gateway.archiving import Archiving
+from foreword.gateway.bulletins import Bulletins, Scribe
+from foreword.gateway.channel import Channel
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
-from foreword.gateway.gateway import USUAL as RHYTHM
-from foreword.gateway.gateway import Gateway, Rhythm
+from foreword.gateway.gateway import Gateway
+from foreword.gateway.hearing import hearing
 from foreword.gateway.inbox import Inbox
-from foreword.gateway.outbox import Channel, Outbox
+from foreword.gateway.living import Learning
+from foreword.gateway.outbox import Outbox
 from foreword.gateway.preparing import Preparing
+from foreword.gateway.rhythm import USUAL as RHYTHM
+from foreword.gateway.rhythm import Rhythm
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.working import USUAL as PATIENCE
 from foreword.gateway.working import Patience, Working
@@ -51,8 +57,10 @@ class Options:
     patience: Patience = PATIENCE
     retrying: Retrying = PATIENT
     bounds: Bounds = BOUNDS
+    bulletin: float = 60.0
+    """Seconds between two looks at whether a bulletin is due; nothing is made sooner after the start."""
     channels: Mapping[str, Channel] = field(default_factory=dict)
-    """Channels that deliver replies by themselves, by name."""
+    """Channels that hear people and deliver replies by themselves, by name."""
     further: tuple[Further, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
     notices: tuple[Notices, ...] = ()
@@ -80,7 +88,7 @@ async def open_gateway(
         delegating = Delegating(workspace, choices.choose)
         further = (Further(tools=DELEGATING, runs=delegating), *options.further)
         toolbox = Toolbox(workspace, servers, further)
-        equipping = Equipping(choices, toolbox)
+        equipping = Equipping(choices, toolbox, find_host(environ))
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
@@ -90,8 +98,15 @@ async def open_gateway(
         gateway.reloading.start()
         opened.push_async_callback(gateway.reloading.close)
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
-        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
+        scribe = Scribe(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
+        bulletins = Bulletins(workspace, writer, scribe, listeners.recorder, options.clock)
+        await opened.enter_async_context(bulletins.kept(options.bulletin))
+        learning = Learning(writer)
+        opened.push_async_callback(learning.close)
+        after = learning.take_note
+        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience, after=after), outbox)
         archiving.start()
         opened.push_async_callback(archiving.close)
         opened.push_async_callback(gateway.close)
+        await opened.enter_async_context(hearing(options.channels, gateway.receive, listeners.recorder, options.rhythm))
         yield gateway

@@ -11,6 +11,7 @@ from foreword.events.event import Place, Usage
 from foreword.gateway.admission import ROUGHLY, find_repeated, write_key
 from foreword.gateway.beginning import extend
 from foreword.gateway.inbox import Arrival, Claimed, Ending, LeaseLost, Spent
+from foreword.gateway.letter import Letter, post
 from foreword.gateway.message import Accepted, State
 from foreword.gateway.moment import read_moment, write_moment
 from foreword.gateway.owner import is_dead, name_owner
@@ -171,18 +172,10 @@ class SqliteInbox:
             if ending.plan:
                 add_plan(state, claimed.session.id, ending.text)
             state.execute("DELETE FROM begun WHERE turn_id = ?", (claimed.turn,))
-            if claimed.incoming.address and ending.text:  # one that was stopped says nothing
-                state.execute(
-                    "INSERT OR IGNORE INTO outbox (turn_id, channel, address, text, state, attempt, due)"
-                    " VALUES (?, ?, ?, ?, 'pending', 0, ?)",
-                    (
-                        claimed.turn,
-                        claimed.incoming.channel,
-                        claimed.incoming.address,
-                        ending.text,
-                        ending.now.timestamp(),
-                    ),
-                )
+            if (address := claimed.incoming.address) and ending.text:  # one that was stopped says nothing
+                channel = claimed.incoming.through or claimed.incoming.channel
+                letter = Letter(key=claimed.turn, channel=channel, address=address, text=ending.text, turn=claimed.turn)
+                post(state, letter, ending.now)
             touch(state, claimed.session.id, ending.now)
 
         await self._writer.seal(work)

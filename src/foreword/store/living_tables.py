@@ -122,6 +122,7 @@ def add_living(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
         Column("text", Text, nullable=False),
         Column("author", Text, nullable=False),  # the model, or the rule
         Column("made", Text, nullable=False),
+        Column("source", Text, nullable=False, server_default=NOTHING),  # the hash of what it was made from
         sqlite_with_rowid=False,
     )
     responsibilities = Table(

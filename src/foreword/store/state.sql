@@ -16,7 +16,7 @@ CREATE TABLE sessions (
   parent TEXT,
   current INTEGER DEFAULT 0 NOT NULL,
   "plan" INTEGER DEFAULT 0 NOT NULL,
-  model TEXT DEFAULT '' NOT NULL,
+  model TEXT DEFAULT '' NOT NULL, overheard INTEGER DEFAULT 0 NOT NULL,
   PRIMARY KEY (id)
 );
 CREATE TABLE turns (
@@ -220,6 +220,7 @@ CREATE TABLE bulletins (
   text TEXT NOT NULL,
   author TEXT NOT NULL,
   made TEXT NOT NULL,
+  source TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (agent, clearance)
 )
  WITHOUT ROWID;

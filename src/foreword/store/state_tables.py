@@ -29,6 +29,7 @@ SESSIONS = Table(
     Column("current", Integer, nullable=False, server_default=ZERO),
     Column("plan", Integer, nullable=False, server_default=ZERO),
     Column("model", Text, nullable=False, server_default=NOTHING),  # empty: the agent's own
+    Column("overheard", Integer, nullable=False, server_default=ZERO),  # the newest that it was told
     # A place has one current session: two messages that arrive at once do not begin two.
     Index(
         "idx_sessions_current",

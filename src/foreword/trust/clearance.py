@@ -67,6 +67,8 @@ def bounds_of_room(turn: Turn, config: Config) -> list[Bound]:
     bounds = [bound_of_situation(room.situation, config)]
     if room.ceiling is not None:
         bounds.append(Bound(level=room.ceiling, allows=f"room {turn.room}"))
+    if room.members is not None and turn.user not in room.members:
+        bounds.append(Bound(level=Trust.PUBLIC, allows=f"room {turn.room}, which does not list them as a member,"))
     return bounds
 
 

@@ -16,11 +16,11 @@ from foreword.gateway.api.body import Declared, Gone, check_json, read_body, rep
 from foreword.gateway.api.faults import Fault, translate
 from foreword.gateway.api.hosts import read_host
 from foreword.gateway.api.terms import Terms
+from foreword.gateway.channels.web import CHANNEL
 from foreword.gateway.tokens import Tokens
 from foreword.trust import resolve
 from foreword.turn import Turn
 
-CHANNEL = "api"
 OPEN = ("/healthz", "/readyz")  # the only paths that need no token
 SHOWN = 200  # characters of a path that are told to the log
 HEADERS = {

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from foreword.config.schema import Config, HttpServer
 from foreword.gateway.api.hosts import list_hosts
-from foreword.gateway.api.rates import Rates
+from foreword.gateway.rates import Rates
 
 FAILURES = 20  # the part of a person's rate at which an address may try wrong tokens
 BOUND = ("host", "port", "public")  # where it listens, which is settled when it starts
