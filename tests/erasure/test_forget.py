@@ -14,6 +14,7 @@ from foreword.erasure.holdings import HOLDINGS
 from foreword.erasure.house import find_house
 from foreword.errors import InputError, UnknownName
 from foreword.events.prompts import find_text
+from foreword.gateway.moment import write_moment
 from foreword.memory.entry import Confirmed
 from foreword.memory.facts import add_fact
 from foreword.sources.provenance import Provenance
@@ -157,20 +158,22 @@ def test_what_another_person_wrote_is_theirs(people):
     assert turn in dump_rows(people.folder)["turns"]
 
 
-def test_lines_of_a_room_without_a_turn(people):
-    """What a lane was told of several people at once loses the lines of one."""
+def test_overheard_words_that_a_room_was_told_of(people):
+    """What was overheard of several people, and told to the next turn of the room, loses the lines of one."""
     place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
-    room = people.talk("dave", "Hi", "Hi.", **place)
-    told = "carol: first\n  and more\nbob: zebrabob77\n  zebrabob78\ndave: last"
-    messages = json.dumps([{"kind": "request", "parts": [{"part_kind": "user-prompt", "content": [told]}]}]).encode()
-    people.do(
-        lambda state: state.execute(
-            "INSERT INTO history VALUES (?, 99, NULL, 'room', ?, 5, 0, NULL)", (room.id, messages)
-        )
-    )
+    heard = [("carol", "carolsline\nand more"), ("bob", "zebrabob77\nzebrabob78"), ("dave", "last")]
+    for user, text in heard:
+        row = (None, "telegram", "kitchen", user, user, text, write_moment(people.clock()), None)
+        people.clock.move(1)
+        people.do(lambda state, row=row: state.execute("INSERT INTO overheard VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row))
+    people.talk("dave", "Hi", "Hi.", **place)
+    people.do(lambda state: state.execute("DELETE FROM overheard"))  # they are kept for a day
+    assert b"bob: zebrabob77" in b"".join(read_all(people.folder).values())
     forget(people.house, "bob")
-    (row,) = [row for row in dump_rows(people.folder)["history"] if row[1] == 99]
-    assert json.loads(row[4])[0]["parts"][0]["content"] == ["carol: first\n  and more\ndave: last"]
+    told = [json.loads(row[4]) for row in dump_rows(people.folder)["history"] if b"carolsline" in row[4]]
+    assert told
+    assert all("carol: carolsline\n  and more\ndave: last" in str(one[0]["parts"][0]["content"][0]) for one in told)
+    assert find_token(people.folder, "zebrabob") == []
 
 
 def test_bulletins_are_made_anew(people):
@@ -287,6 +290,23 @@ def test_letters_to_their_addresses(people):
     people.do(lambda state: state.execute(letter))
     forget(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == []
+
+
+def test_what_they_said_as_a_stranger(people):
+    """Who was paired is the stranger that they were: what is kept under their identity is theirs, everywhere."""
+    people.do(lambda state: state.execute("INSERT INTO identities VALUES ('telegram:7', 'bob', 'Bobby', '')"))
+    place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
+    people.talk("telegram:7", sentence("zebrabob70"), "Hello zebrabob71.", **place)
+    people.talk("telegram:7", sentence("zebrabob72"), "Hello.", channel="telegram")
+    people.remember("telegram:7", "zebrabob73 is what this stranger likes")
+    people.talk("telegram:8", sentence("owltoken"), "Hello.", channel="telegram")
+    key = "answer\0telegram\0-100/7\0k"
+    letter = "INSERT INTO outbox (key, channel, address, text, state) VALUES (?, 'telegram:bot', '-100', ?, 'sent')"
+    people.do(lambda state: state.execute(letter, (key, "zebrabob74")))
+    assert forget(people.house, "bob").done
+    assert find_token(people.folder, "zebrabob") == []
+    assert find_token(people.folder, "owltoken")
+    assert "telegram:7" not in repr(dump_rows(people.folder))
 
 
 def test_words_that_two_people_said_are_no_quotation(people):

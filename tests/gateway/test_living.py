@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import subprocess
 
 import pytest
@@ -320,3 +321,43 @@ def test_stranger(tmp_path, stand_in):
             assert words not in one.raw.decode(), words
     with open_rows(tmp_path) as state:
         assert state.execute("SELECT count(*) FROM profiles").fetchone() == (0,)
+
+
+LEVELS = {"dm": {"alice": 3, "carol": 3, "ina": 2, "bob": 1}, "porch": {"alice": 1, "carol": 1, "ina": 1, "bob": 1}}
+SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_people(tmp_path, stand_in, seed):
+    """In any order of people and places, nobody's manner holds a word of another, or of theirs from above."""
+    chance = random.Random(seed)
+    planted = {}
+    for situation, people in LEVELS.items():
+        for user in people:
+            planted[user, situation] = "".join(chance.choices(SYLLABLES, k=6))
+    secret = "".join(chance.choices(SYLLABLES, k=6))
+    places = [(*place, "") for place in planted] + [(user, "group", "kitchen") for user in LEVELS["dm"]]
+    order = chance.choices(places, k=40) + places
+    lines = [
+        {
+            "user": user,
+            "situation": situation,
+            "room": room,
+            "text": f"The {secret if room else planted[user, situation]} is what matters.",
+        }
+        for user, situation, room in order
+    ]
+    said = play(tmp_path, stand_in, *lines)
+    told = 0
+    for (user, situation, room), request in zip(order, said, strict=True):
+        manner = read_tail(request).partition(MANNER)[2].partition("\n\n")[0]
+        told += manner != ""
+        known = [
+            planted[user, other]
+            for other, people in LEVELS.items()
+            if not room and people[user] <= LEVELS[situation][user]
+        ]
+        for word in (*planted.values(), secret):
+            assert word in known or word not in manner, (user, situation, room)
+        assert not room or manner == ""
+    assert told > 5

@@ -6,6 +6,8 @@ from typing import Literal
 
 from foreword.config.living import BulletinSettings
 from foreword.config.people import Room, Situation, User
+from foreword.config.scheduling import Schedule
+from foreword.config.telegram import TelegramBot
 from foreword.frozen import frozen
 from foreword.words import Trust, Vocabulary
 
@@ -278,7 +280,11 @@ class Config:
     """Addresses of providers; one that is not known by name is taken to speak as OpenAI does."""
     budgets: Budgets = field(default_factory=Budgets)
     """What may be spent on models."""
+    schedule: tuple[Schedule, ...] = ()
+    """What agents are told later, and when."""
     events: Events = field(default_factory=Events)
     """The event log."""
     server: HttpServer = field(default_factory=HttpServer)
     """The HTTP API."""
+    telegram: TelegramBot | None = None
+    """The bot on Telegram; there is none unless this is set, and `telegram: {}` is enough."""

@@ -24,7 +24,7 @@ class Blotter:
         self._runs = (person.own, person.remembered) if memories else (person.own,)
         few = [GAP.join(map(re.escape, words)) for text in person.kept if 0 < len(words := split(text)) < FEW]
         self._few = re.compile(rf"(?im)^({LEAD})(?:{'|'.join(few)})\W*?$") if few and memories else None
-        name = re.escape(person.name)
+        name = f"(?:{'|'.join(map(re.escape, sorted(person.names)))})"
         lies, says = rf"/inbox/{name}(?![\w.-])", rf"unreviewed, saved for {name}(?= at | on |,|\))"
         paths = "".join(rf"|(?<![\w.-]){re.escape(path)}(?![\w.-])" for path in person.paths)
         self._lines = re.compile(rf"(?m)^.*(?:{lies}|{says}{paths}).*$")

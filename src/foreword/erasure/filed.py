@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from functools import reduce
 
 from foreword.erasure.blotting import Blotter
 from foreword.erasure.holding import DISK, STATE, Bases, Given
@@ -16,7 +17,7 @@ from foreword.erasure.runs import split
 from foreword.frozen import frozen
 from foreword.gateway.speakers import has_speakers, leave_out
 from foreword.sources.archived import is_archive
-from foreword.store.archives import drop_speaker, find_archives
+from foreword.store.archives import Archive, drop_speaker, find_archives
 
 COUNTS = "counts.sqlite"
 TYPED = re.compile(r"typed-\w+")
@@ -143,7 +144,7 @@ class Transcripts:
         blotter = Blotter(person)
         for place in list_transcripts(bases.root):
             text = read_whole(place)
-            after = blotter.wipe(cut_exact(leave_out(text, person.name), person))
+            after = blotter.wipe(cut_exact(reduce(leave_out, sorted(person.names), text), person))
             if after != text:
                 yield place, after if has_speakers(after) else ""
 
@@ -168,21 +169,25 @@ class Archives:
 
     def find(self, bases: Bases, person: Person) -> int:
         """Count the rows that name them."""
-        return len(find_archives(bases.state, person.name)) if bases.state else 0
+        return len(list(self._list(bases, person)))
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:
         """Give where their own lie; in those of rooms others speak, too."""
-        for one in find_archives(bases.state, person.name) if bases.state else ():
+        for _, one in self._list(bases, person):
             if one.is_own:
                 yield Given(row={"path": one.path, "session": one.session, "agent": one.agent}, trust=one.clearance)
 
     def forget(self, bases: Bases, person: Person) -> int:
         """Remove the rows of their own, and their name from those of rooms."""
-        found = find_archives(bases.state, person.name) if bases.state else []
-        for one in found:
+        found = list(self._list(bases, person))
+        for name, one in found:
             assert bases.state is not None
-            drop_speaker(bases.state, one, person.name)
+            drop_speaker(bases.state, one, name)
         return len(found)
+
+    def _list(self, bases: Bases, person: Person) -> Iterator[tuple[str, Archive]]:
+        for name in sorted(person.names):
+            yield from ((name, one) for one in (find_archives(bases.state, name) if bases.state else ()))
 
 
 def cut_exact(text: str, person: Person) -> str:

@@ -1,20 +1,30 @@
 """The table of everything that is kept of people, in the order in which it goes.
 
 What was made of somebody's words goes before the words themselves: by these it is found. So whoever is interrupted
-begins again and finds the rest.
+begins again and finds the rest. Identities go last: by them it is known which stranger this person was.
 """
 
 from foreword.erasure.filed import Archives, Counts, Folder, Transcripts, Typed
 from foreword.erasure.holding import PURSE, STATE, Holding
+from foreword.erasure.knowing import LOGGED
 from foreword.erasure.logged import Events, Prompts, Sections, Sums
+from foreword.erasure.person import NAMES
 from foreword.erasure.remembered import Entries, Facts, Indexed, Retold
 from foreword.erasure.room import Quotes, RoomLines, Summaries
 from foreword.erasure.rows import Rows
 
 IN_STATE, IN_PURSE = ".foreword/state.sqlite", ".foreword/budgets.sqlite"
+TRACES = "(SELECT id FROM theirs WHERE kind = 'trace')"
 SESSIONS = "(SELECT id FROM theirs WHERE kind = 'session')"
 TURNS = "(SELECT id FROM theirs WHERE kind = 'turn')"
-ADDRESSES = "(SELECT id FROM theirs WHERE kind = 'address')"
+MINE = f"user_id IN {NAMES}"
+# A letter is for an identity on the family of a channel, or its key says whom it answers.
+FAMILY = "substr(channel || ':', 1, instr(channel || ':', ':'))"
+LETTERS = (
+    f"turn_id IN {TURNS} OR {FAMILY} || address IN {NAMES}"
+    " OR EXISTS (SELECT 1 FROM theirs WHERE kind = 'name' AND (instr(outbox.key, char(0) || id || char(0))"
+    f" OR instr(id, {FAMILY}) = 1 AND instr(outbox.key, '/' || substr(id, length({FAMILY}) + 1) || char(0))))"
+)
 # Of a session that only a loop of one's own knows, nobody can tell at which clearance it was.
 AT = "coalesce((SELECT clearance FROM sessions WHERE sessions.id = {}), 3)"
 
@@ -29,9 +39,7 @@ def keep(name: str, table: str, mine: str, *, trust: str = "0", given: str = "",
 
 def spend(name: str, table: str) -> Rows:
     """Name rows of the budgets."""
-    mine = (
-        "scope = 'user' AND name = :logged OR scope = 'turn' AND name IN (SELECT id FROM theirs WHERE kind = 'trace')"
-    )
+    mine = f"scope = 'user' AND name IN {LOGGED} OR scope = 'turn' AND name IN {TRACES}"
     columns = ("scope", "name", "reservation") if table == "budget_reserved" else ("scope", "name")
     claims = tuple(f"log.{table}.{column}" for column in columns)
     return Rows(name=name, base=PURSE, where=IN_PURSE, table=table, mine=mine, given="scope = 'user'", claims=claims)
@@ -48,11 +56,11 @@ HOLDINGS: tuple[Holding, ...] = (
     RoomLines(),
     Quotes(),
     keep("calls begun", "begun", f"turn_id IN {TURNS}"),
-    keep("outbox", "outbox", f"turn_id IN {TURNS} OR channel || ':' || address IN {ADDRESSES}",
+    keep("outbox", "outbox", LETTERS,
          trust=f"iif(turn_id IS NULL, 0, {AT.format(OF_TURN)})"),
     keep("history", "history",
-         f"session_id IN {SESSIONS} OR turn_id IN {TURNS} OR kind = 'outside' AND :name = (SELECT user_id FROM turns"
-         " WHERE turns.session_id = history.session_id ORDER BY number LIMIT 1)",
+         f"session_id IN {SESSIONS} OR turn_id IN {TURNS} OR kind = 'outside' AND (SELECT user_id FROM turns"
+         f" WHERE turns.session_id = history.session_id ORDER BY number LIMIT 1) IN {NAMES}",
          trust=AT.format("history.session_id"), given="kind != 'room'", columns="messages turn_id"),
     keep("plans", "plans",
          f"session_id IN {SESSIONS} OR (session_id, text) IN (SELECT session_id, trim(reply) FROM turns"
@@ -62,16 +70,15 @@ HOLDINGS: tuple[Holding, ...] = (
     keep("workflows", "workflows", f"session_id IN {SESSIONS}", trust=AT.format("workflows.session_id"),
          columns="text"),
     Archives(),
-    keep("tokens", "tokens", "user_id = :name"),
-    keep("pairings", "pairings", "user_id = :name"),
-    keep("overheard words", "overheard", "user_id = :name"),
-    keep("schedules", "schedules", "user_id = :name", trust="clearance"),
-    keep("profiles", "profiles", "user_id = :name", trust="clearance"),
-    keep("responsibilities", "responsibilities", "user_id = :name", trust="3"),
-    keep("instructions", "user_agent_prompt_customizations", "user_id = :name"),
-    keep("identities", "identities", "user_id = :name OR identity = :name"),
-    keep("turns", "turns", f"id IN {TURNS} OR user_id = :name", trust=AT.format("turns.session_id")),
-    keep("sessions", "sessions", "user_id = :name", trust="clearance", columns="id user_id parent"),
+    keep("tokens", "tokens", MINE),
+    keep("pairings", "pairings", MINE),
+    keep("overheard words", "overheard", MINE),
+    keep("schedules", "schedules", MINE, trust="clearance"),
+    keep("profiles", "profiles", MINE, trust="clearance"),
+    keep("responsibilities", "responsibilities", MINE, trust="3"),
+    keep("instructions", "user_agent_prompt_customizations", MINE),
+    keep("turns", "turns", f"id IN {TURNS} OR {MINE}", trust=AT.format("turns.session_id")),
+    keep("sessions", "sessions", MINE, trust="clearance", columns="id user_id parent"),
     Facts(),
     Entries(),
     Indexed(),
@@ -81,4 +88,5 @@ HOLDINGS: tuple[Holding, ...] = (
     Events(),
     Folder(),
     Counts(),
+    keep("identities", "identities", f"{MINE} OR identity IN {NAMES}"),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from foreword.erasure.blotting import Blotter
 from foreword.erasure.holding import LOG, Bases, Given
+from foreword.erasure.knowing import LOGGED
 from foreword.erasure.person import Person
 from foreword.events.event import Reader
 from foreword.events.forgetting import STEP
@@ -17,16 +18,17 @@ from foreword.frozen import frozen
 from foreword.words import Trust
 
 WHERE = ".foreword/events.sqlite"
-MINE = "(user_id = :logged OR trace_id IN (SELECT id FROM theirs WHERE kind = 'trace'))"
+MINE = f"(user_id IN {LOGGED} OR trace_id IN (SELECT id FROM theirs WHERE kind = 'trace'))"
 ALONE = (
     "hash IN (SELECT id FROM theirs WHERE kind = 'prompt')"
-    " AND hash NOT IN (SELECT prompt_hash FROM events WHERE prompt_hash IS NOT NULL AND user_id IS NOT :logged)"
+    " AND hash NOT IN (SELECT prompt_hash FROM events WHERE prompt_hash IS NOT NULL"
+    f" AND coalesce(user_id, '') NOT IN {LOGGED})"
 )
 UNTOLD = "hash NOT IN (SELECT prompt_hash FROM events WHERE prompt_hash IS NOT NULL)"
 SUMS = ("totals_quarter", "totals_day")
-OWNED = "owner = :logged"
+OWNED = f"owner IN {LOGGED}"
 NAMED = (
-    "owner != :logged AND (kind = 'user' AND name = :logged"
+    f"owner NOT IN {LOGGED} AND (kind = 'user' AND name IN {LOGGED}"
     " OR kind = 'session' AND name IN (SELECT id FROM theirs WHERE kind = 'session'))"
 )
 EVERYTHING = Reader(user="", clearance=Trust.FULL)
@@ -69,9 +71,9 @@ def list_prompts(log: sqlite3.Connection | None, person: Person) -> list[tuple[i
     """List the prompts of a person; one that no event tells of is theirs where it says so."""
     if log is None:
         return []
-    named = re.compile(rf"(?<![\w.-]){re.escape(person.name)} is ")
-    values = {"logged": person.logged}
-    own = log.execute(f"SELECT id, hash FROM prompts WHERE {ALONE}", values).fetchall()
+    names = "|".join(map(re.escape, sorted(person.names)))
+    named = re.compile(rf"(?<![\w.-])(?:{names}) is ")
+    own = log.execute(f"SELECT id, hash FROM prompts WHERE {ALONE}").fetchall()
     untold = log.execute(f"SELECT id, hash, facts FROM prompts WHERE {UNTOLD}").fetchall()
     known = {number for number, _ in own}
     return own + [
@@ -136,40 +138,38 @@ class Sums:
     where: str = WHERE
     claims: tuple[str, ...] = tuple(f"log.{table}.{part}" for table in SUMS for part in ("owner", "name"))
 
-    def find(self, bases: Bases, person: Person) -> int:
+    def find(self, bases: Bases, person: Person) -> int:  # noqa: ARG002 - what is theirs is marked
         """Count the sums that name them, or a session of theirs."""
         asked = (f"SELECT count(*) FROM {table} WHERE {OWNED} OR {NAMED}" for table in SUMS)
-        values = {"logged": person.logged}
-        return sum(bases.log.execute(one, values).fetchone()[0] for one in asked) if bases.log else 0
+        return sum(bases.log.execute(one).fetchone()[0] for one in asked) if bases.log else 0
 
-    def give(self, bases: Bases, person: Person) -> Iterator[Given]:
+    def give(self, bases: Bases, person: Person) -> Iterator[Given]:  # noqa: ARG002
         """Give what they used and what it cost, by the day."""
         if bases.log is None:
             return
         asked = (
             f"SELECT trust, start, {', '.join(FIGURES)} FROM totals_day WHERE {OWNED} AND kind = 'all' AND room = ''"
         )
-        found = bases.log.execute(asked, {"logged": person.logged}).fetchall()
+        found = bases.log.execute(asked).fetchall()
         for trust, start, *figures in found:
             yield Given(row={"day": start, **dict(zip(FIGURES, figures, strict=True))}, trust=Trust(trust))
 
-    def forget(self, bases: Bases, person: Person) -> int:
+    def forget(self, bases: Bases, person: Person) -> int:  # noqa: ARG002
         """Remove their own sums, and let the money that was spent stay spent without a name."""
-        log, values, gone = bases.log, {"logged": person.logged}, 0
+        log, gone = bases.log, 0
         if log is None:
             return 0
         added = ", ".join(f"{figure} = {figure} + excluded.{figure}" for figure in FIGURES)
         for table in SUMS:
-            gone += log.execute(f"DELETE FROM {table} WHERE {OWNED}", values).rowcount
+            gone += log.execute(f"DELETE FROM {table} WHERE {OWNED}").rowcount
             nameless = ", ".join("''" if part == "name" else part for part in KEY)
             sums = ", ".join(f"sum({figure})" for figure in FIGURES)
             by = ", ".join(part for part in KEY if part != "name")
             log.execute(
                 f"INSERT INTO {table} ({', '.join((*KEY, *FIGURES))}) SELECT {nameless}, {sums} FROM {table}"
                 f" WHERE {NAMED} GROUP BY {by} ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {added}",
-                values,
             )
-            gone += log.execute(f"DELETE FROM {table} WHERE {NAMED}", values).rowcount
+            gone += log.execute(f"DELETE FROM {table} WHERE {NAMED}").rowcount
         return gone
 
 
@@ -186,15 +186,15 @@ class Events:
         """Count them."""
         if bases.log is None:
             return 0
-        (count,) = bases.log.execute(f"SELECT count(*) FROM events WHERE {MINE}", {"logged": person.logged}).fetchone()
+        (count,) = bases.log.execute(f"SELECT count(*) FROM events WHERE {MINE}").fetchone()
         return int(count) + sum(1 for _ in self._unname(bases.log, person))
 
-    def give(self, bases: Bases, person: Person) -> Iterator[Given]:
+    def give(self, bases: Bases, person: Person) -> Iterator[Given]:  # noqa: ARG002
         """Give the events that are theirs, as the log shows them."""
         if bases.log is None:
             return
-        asked = f"SELECT {SELECTED} FROM events WHERE user_id = :logged ORDER BY id"
-        for row in bases.log.execute(asked, {"logged": person.logged}).fetchall():
+        asked = f"SELECT {SELECTED} FROM events WHERE user_id IN {LOGGED} ORDER BY id"
+        for row in bases.log.execute(asked).fetchall():
             record = read_record(row)
             yield Given(row=record.to_dict(EVERYTHING), trust=record.trust)
 
@@ -203,7 +203,7 @@ class Events:
         log = bases.log
         if log is None:
             return 0
-        gone = log.execute(f"DELETE FROM events WHERE {MINE}", {"logged": person.logged}).rowcount
+        gone = log.execute(f"DELETE FROM events WHERE {MINE}").rowcount
         changed = list(self._unname(log, person))
         log.executemany("UPDATE events SET error = ?, metadata = ? WHERE id = ?", changed)
         return gone + len(changed)
@@ -212,8 +212,7 @@ class Events:
         blotter = Blotter(person)
         found = log.execute(
             f"SELECT id, error, metadata FROM events WHERE NOT coalesce({MINE}, 0)"
-            " AND (instr(error, :logged) OR instr(metadata, :logged))",
-            {"logged": person.logged},
+            " AND EXISTS (SELECT 1 FROM theirs WHERE kind = 'name' AND (instr(error, id) OR instr(metadata, id)))",
         ).fetchall()
         for row, error, metadata in found:
             after = tuple(text and blotter.unname(text) for text in (error, metadata))

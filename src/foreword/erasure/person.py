@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from foreword.erasure.holding import Bases
 
 NOBODY = ""
+NAMES = "(SELECT id FROM theirs WHERE kind = 'name')"
 SAID = (
-    "SELECT text FROM overheard WHERE user_id = ?",
-    "SELECT instructions FROM user_agent_prompt_customizations WHERE user_id = ?",
-    "SELECT say FROM schedules WHERE user_id = ?",
+    f"SELECT text FROM overheard WHERE user_id IN {NAMES}",
+    f"SELECT instructions FROM user_agent_prompt_customizations WHERE user_id IN {NAMES}",
+    f"SELECT say FROM schedules WHERE user_id IN {NAMES}",
 )
 OTHERS = (
-    "SELECT text FROM turns WHERE user_id != ?",
-    "SELECT text FROM overheard WHERE user_id != ?",
-    "SELECT instructions FROM user_agent_prompt_customizations WHERE user_id != ?",
+    f"SELECT text FROM turns WHERE user_id NOT IN {NAMES}",
+    f"SELECT text FROM overheard WHERE user_id NOT IN {NAMES}",
+    f"SELECT instructions FROM user_agent_prompt_customizations WHERE user_id NOT IN {NAMES}",
 )
 NAMED = (
     "sessions", "turns", "tokens", "user_agent_prompt_customizations", "identities", "pairings", "overheard",
@@ -33,16 +34,14 @@ class Person:
     """Somebody, and what is needed to find what is kept of them."""
 
     name: str
-    logged: str
-    """Their name as the log has it, which shortens long ones."""
+    names: frozenset[str]
+    """Their name, and their identities on the channels, by which they were known while they were strangers."""
     sessions: frozenset[str] = frozenset()
     """Those that nobody else reads."""
     turns: frozenset[str] = frozenset()
     traces: frozenset[str] = frozenset()
     prompts: frozenset[str] = frozenset()
     """The hashes of what models saw in their turns."""
-    addresses: frozenset[str] = frozenset()
-    """Who they are on the channels, as channel:id."""
     said: tuple[str, ...] = ()
     """Their own words."""
     replies: tuple[str, ...] = ()
@@ -57,14 +56,14 @@ class Person:
     """What is remembered of them and of nobody else, by the words."""
 
 
-def find_others(state: sqlite3.Connection | None, name: str) -> Iterator[str]:
+def find_others(state: sqlite3.Connection | None) -> Iterator[str]:
     """Find what other people said."""
-    return (text for asked in OTHERS for text in find_all(state, asked, name))
+    return (text for asked in OTHERS for text in find_all(state, asked))
 
 
-def find_said(state: sqlite3.Connection | None, name: str) -> Iterator[str]:
+def find_said(state: sqlite3.Connection | None) -> Iterator[str]:
     """Find what a person said beside their turns."""
-    return (text for asked in SAID for text in find_all(state, asked, name) if text)
+    return (text for asked in SAID for text in find_all(state, asked))
 
 
 def find_all(base: sqlite3.Connection | None, asked: str, *values: str) -> list[str]:

@@ -3,7 +3,7 @@
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 
 from foreword.erasure.blotting import Blotter
@@ -11,13 +11,13 @@ from foreword.erasure.holding import DISK, Bases, Given
 from foreword.erasure.person import Person, list_folders
 from foreword.erasure.rewriting import rewrite
 from foreword.frozen import frozen
-from foreword.memory.facts import claim
+from foreword.memory.facts import PATIENCE, claim
 from foreword.memory.index import Damaged
 from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACT_STORE, FACTS, find_texts
-from foreword.sources.provenance import find_author
+from foreword.sources.provenance import NOBODY, find_author
 from foreword.words import Trust
 
 MARKS = ("author", "clearance", "time")  # what an entry says of itself, also once it was promoted
@@ -34,18 +34,18 @@ class Entries:
 
     def find(self, bases: Bases, person: Person) -> int:
         """Count the files."""
-        return sum(1 for _ in list_entries(bases.root, person.name))
+        return sum(1 for _ in list_entries(bases.root, person.names))
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:
         """Give each file whole, at the trust of its store."""
-        for path in list_entries(bases.root, person.name):
+        for path in list_entries(bases.root, person.names):
             store = bases.config.stores.get(path.split("/")[1])
             text = read_whole(os.path.join(bases.root, path))
             yield Given(row={"path": path, "text": text}, trust=store.trust if store else Trust.FULL)
 
     def forget(self, bases: Bases, person: Person) -> int:
         """Remove the files, and the folders of their inboxes once these are empty."""
-        found = list(list_entries(bases.root, person.name))
+        found = list(list_entries(bases.root, person.names))
         for path in found:
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(bases.root, path))
@@ -64,32 +64,32 @@ def list_memories(root: str) -> Iterator[str]:
                 yield os.path.relpath(path, root).replace(os.sep, "/")
 
 
-def list_entries(root: str, name: str) -> Iterator[str]:
-    """List the memories that somebody is the author of."""
+def list_entries(root: str, names: Collection[str]) -> Iterator[str]:
+    """List the memories that somebody is the author of, by the folder, or where that is nobody's by the file itself."""
     files = Files(root)
     for path in list_memories(root):
         author = find_author(path)
-        if author == name or (not author and is_promoted(files, path, name)):
+        if author in names or (author in ("", NOBODY) and says_author(files, path, names)):
             yield path
 
 
-def is_promoted(files: Files, path: str, name: str) -> bool:
-    """Whether a file that is no entry any more says that it was one of somebody's."""
+def says_author(files: Files, path: str, names: Collection[str]) -> bool:
+    """Whether a file says that it is an entry of somebody's, or was one before it was promoted."""
     document = files.read(path) if path.endswith(".md") else None
     fields = [one_line(document.field(mark)) for mark in MARKS] if isinstance(document, Document) else [""]
-    return all(fields) and fields[0] == name
+    return all(fields) and fields[0] in names
 
 
-def read_kept(root: str, name: str) -> list[str]:
+def read_kept(root: str, names: Collection[str]) -> list[str]:
     """Read the words of everything that is remembered of somebody."""
     files = Files(root)
-    found = (files.read(path) for path in list_entries(root, name))
-    return [*(one.body for one in found if isinstance(one, Document)), *(text for _, text in list_facts(root, name))]
+    found = (files.read(path) for path in list_entries(root, names))
+    return [*(one.body for one in found if isinstance(one, Document)), *(text for _, text in list_facts(root, names))]
 
 
-def read_others(root: str, name: str) -> Iterator[str]:
+def read_others(root: str, names: Collection[str]) -> Iterator[str]:
     """Read what is remembered otherwise: of other people, or written by hand."""
-    own = frozenset(list_entries(root, name))
+    own = frozenset(list_entries(root, names))
     return (read_whole(os.path.join(root, path)) for path in list_memories(root) if path not in own)
 
 
@@ -110,19 +110,19 @@ class Facts:
 
     def find(self, bases: Bases, person: Person) -> int:
         """Count them."""
-        return len(list_facts(bases.root, person.name))
+        return len(list_facts(bases.root, person.names))
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:
         """Give them."""
-        return (Given(row={"text": text}, trust=Trust.INNER) for _, text in list_facts(bases.root, person.name))
+        return (Given(row={"text": text}, trust=Trust.INNER) for _, text in list_facts(bases.root, person.names))
 
     def forget(self, bases: Bases, person: Person) -> int:
         """Write the file anew without them."""
         place = os.path.join(bases.root, FACTS)
-        if not list_facts(bases.root, person.name):
+        if not list_facts(bases.root, person.names):
             return 0
-        with claim(f"{place}.new") as file:
-            gone = {at for at, _ in list_facts(bases.root, person.name)}  # as it is now, whoever wrote it last
+        with claim(f"{place}.new", PATIENCE) as file:
+            gone = {at for at, _ in list_facts(bases.root, person.names)}  # as it is now, whoever wrote it last
             held = [one for at, one in enumerate(load(bases.root)) if at not in gone]
             json.dump(held, file, ensure_ascii=False, indent=2)
             file.flush()
@@ -142,9 +142,9 @@ def load(root: str) -> list[object]:
     return held if isinstance(held, list) else []
 
 
-def list_facts(root: str, name: str) -> list[tuple[int, str]]:
+def list_facts(root: str, names: Collection[str]) -> list[tuple[int, str]]:
     """List the facts that say that they are somebody's, each with its place."""
-    authored = [(at, one) for at, one in enumerate(load(root)) if isinstance(one, dict) and one.get("author") == name]
+    authored = [(at, one) for at, one in enumerate(load(root)) if isinstance(one, dict) and one.get("author") in names]
     return [(at, next(find_texts(one), "")) for at, one in authored]
 
 
@@ -174,7 +174,7 @@ class Retold:
 
     def _blot(self, root: str, person: Person) -> Iterator[tuple[str, str]]:
         blotter = Blotter(person, memories=False)
-        own = frozenset(list_entries(root, person.name))
+        own = frozenset(list_entries(root, person.names))
         for path in list_memories(root):
             if path in own or not find_author(path):
                 continue
@@ -194,9 +194,9 @@ class Indexed:
 
     def find(self, bases: Bases, person: Person) -> int:
         """Count the documents of theirs that the index has."""
-        own = frozenset(list_entries(bases.root, person.name))
+        own = frozenset(list_entries(bases.root, person.names))
         known = list_indexed(bases.folder)
-        return sum(path in own or find_author(path) == person.name for _, path, _ in known)
+        return sum(path in own or find_author(path) in person.names for _, path, _ in known)
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:  # noqa: ARG002
         """Give nothing: it holds what the files say."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from foreword.erasure.blotting import Blotter
 from foreword.erasure.holding import STATE, Bases, Given
-from foreword.erasure.person import Person, mark
+from foreword.erasure.person import NAMES, Person, mark
 from foreword.frozen import frozen
 
 SHARED = "session_id NOT IN (SELECT id FROM theirs WHERE kind = 'session')"
@@ -104,20 +104,18 @@ def cut_rows(state: sqlite3.Connection | None, person: Person) -> Iterator[tuple
     """Cut their lines out of what lanes were told without a turn; None stands for a row that has no others."""
     if state is None:
         return
-    names = {person.name, *find_names(state, person.name)}
     found = state.execute("SELECT rowid, messages FROM history WHERE kind = 'room' AND turn_id IS NULL").fetchall()
+    if not found:
+        return
+    from foreword.gateway.room import label  # late: it needs what only a gateway has, and so do such rows
+
+    names = {label(name) for name in person.names}
     for row, stored in found:
         messages = json.loads(stored)
         after = [cut_message(message, names) for message in messages]
         if after != messages:
             said = any(has_words(message) for message in after)
             yield row, json.dumps(after, ensure_ascii=False).encode() if said else None
-
-
-def find_names(state: sqlite3.Connection, name: str) -> set[str]:
-    """Find how a person is called on the channels."""
-    asked = "SELECT name FROM identities WHERE user_id = ?1 UNION SELECT name FROM overheard WHERE user_id = ?1"
-    return {found for (found,) in state.execute(asked, (name,)) if found}
 
 
 def cut_message(message: dict[str, Any], names: set[str]) -> dict[str, Any]:
@@ -162,8 +160,8 @@ QUOTING = (
     ("tasks", "description", SHARED),
     ("tasks", "steps", SHARED),
     ("workflows", "text", SHARED),
-    ("schedules", "say", "user_id != :name"),
-    ("responsibilities", "content", "user_id != :name"),
+    ("schedules", "say", f"user_id NOT IN {NAMES}"),
+    ("responsibilities", "content", f"user_id NOT IN {NAMES}"),
 )
 SPOKEN = (
     ("history", "messages", f"{SHARED} AND (turn_id IS NULL OR NOT {OWN}) AND kind != 'outside'", "turn_id"),
@@ -202,10 +200,10 @@ class Quotes:
     def _blot(self, state: sqlite3.Connection | None, person: Person) -> Iterator[tuple[str, tuple[Any, ...]]]:
         if state is None or not (person.said or person.kept):
             return
-        blotter, name = Blotter(person), {"name": person.name}
+        blotter = Blotter(person)
         for table, column, where in QUOTING:
             keys = find_keys(state, table)
-            for *key, text in state.execute(f"SELECT {keys}, {column} FROM {table} WHERE {where}", name).fetchall():
+            for *key, text in state.execute(f"SELECT {keys}, {column} FROM {table} WHERE {where}").fetchall():
                 after = blotter.wipe_value(text)
                 if after != text:
                     yield f"UPDATE {table} SET {column} = ? WHERE ({keys}) = ({marks(key)})", (after, *key)
@@ -215,7 +213,7 @@ class Quotes:
                 f"SELECT {keys}, {column}, (SELECT text FROM turns AS said WHERE said.id = {table}.{turn})"
                 f" FROM {table} WHERE {where}"
             )
-            for *key, stored, own in state.execute(asked, name).fetchall():
+            for *key, stored, own in state.execute(asked).fetchall():
                 after = blotter.wipe_messages(stored, [own] if own else ())
                 if after != stored:
                     yield f"UPDATE {table} SET {column} = ? WHERE ({keys}) = ({marks(key)})", (after, *key)

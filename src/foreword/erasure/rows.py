@@ -15,7 +15,7 @@ SECRET = frozenset({"hash", "lease_owner", "lease_until"})  # what lets one in, 
 
 @frozen(eq=True)
 class Rows:
-    """The rows of a table that are a person's; `:name` stands for them, and `theirs` has what belongs to them."""
+    """The rows of a table that are a person's; the table `theirs` has what belongs to them."""
 
     name: str
     base: str
@@ -57,7 +57,7 @@ class Rows:
 
 def values(person: Person) -> dict[str, Any]:
     """Name what conditions ask for."""
-    return {"name": person.name, "logged": person.logged, "kept": len(person.kept)}
+    return {"kept": len(person.kept)}
 
 
 def show(value: Any) -> Any:

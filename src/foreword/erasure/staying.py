@@ -54,9 +54,9 @@ def list_namesakes(bases: Bases, person: Person) -> Iterator[str]:
     if bases.state is None:
         return
     asked = "SELECT DISTINCT user_id FROM identities WHERE identity = ? AND user_id != ?"
-    names = {name for one in person.addresses for (name,) in bases.state.execute(asked, (one, person.name))}
+    names = {name for one in person.names for (name,) in bases.state.execute(asked, (one, person.name))}
     for name, user in bases.config.users.items():
-        if name != person.name and set(getattr(user, "identities", ())) & person.addresses:
+        if name != person.name and set(user.identities) & person.names:
             names.add(name)
     for name in sorted(names):
         yield f"{name} has an identity of theirs; if both are one person: foreword forget {name}"
@@ -64,7 +64,7 @@ def list_namesakes(bases: Bases, person: Person) -> Iterator[str]:
 
 def list_written(bases: Bases, person: Person) -> Iterator[str]:
     """List what people wrote by hand and that repeats words of theirs."""
-    blotter, own = Blotter(person, memories=False), frozenset(list_entries(bases.root, person.name))
+    blotter, own = Blotter(person, memories=False), frozenset(list_entries(bases.root, person.names))
     paths = [path for path in list_memories(bases.root) if path not in own and not find_author(path)]
     if os.path.isfile(os.path.join(bases.root, "MEMORY.md")):
         paths.append("MEMORY.md")

@@ -75,6 +75,7 @@ def make_subturn(assembly: Assembly, agent: str, task: str) -> Turn:
         channel=turn.channel,
         room=turn.room,
         situation=turn.situation,
+        ceiling=turn.ceiling,
         session=turn.session,
         message=task,
         mode=Mode.MINIMAL,

@@ -2,6 +2,7 @@
 
 from foreword.gateway.choices import Choices
 from foreword.gateway.inbox import Claimed
+from foreword.gateway.offering import Offering
 from foreword.gateway.preparing import Equipment
 from foreword.gateway.repository import Repositories
 from foreword.runtime.toolbox import Toolbox
@@ -14,9 +15,10 @@ PLACED = Trust.INNER  # the least clearance that is told of a project and of the
 class Equipping:
     """Finds what the turns of a workspace work with."""
 
-    def __init__(self, choices: Choices, toolbox: Toolbox, host: Host | None = None) -> None:
+    def __init__(self, choices: Choices, toolbox: Toolbox, offering: Offering, host: Host | None = None) -> None:
         self._choices = choices
         self._toolbox = toolbox
+        self._offering = offering
         self._host = host
         self._repositories = Repositories()
 
@@ -25,9 +27,9 @@ class Equipping:
         session = claimed.session
         model = await self._choices.choose(session.lane.agent, session.model)
         tools, extensions = await self._toolbox.find(session.lane.agent)
-        return Equipment(
-            tools=tools, extensions=extensions, model=model, git=await self._find_git(claimed), host=self._host
-        )
+        offered = await self._offering.offer(claimed, tools)
+        git = await self._find_git(claimed)
+        return Equipment(tools=offered, extensions=extensions, model=model, git=git, host=self._host)
 
     async def _find_git(self, claimed: Claimed) -> Git | None:
         """Find the state of the project's repository, for who may know of it."""

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from foreword.assembly import Assembly
 from foreword.errors import ForewordError
@@ -23,7 +24,7 @@ from foreword.events.listening import Listeners
 from foreword.events.notices import Board
 from foreword.events.trace import Timepiece, Trace, describe_error
 from foreword.gateway.admission import admit, find_admitted, find_named, summarise_before
-from foreword.gateway.belonging import find_context
+from foreword.gateway.belonging import begin, find_context
 from foreword.gateway.channel import Heard
 from foreword.gateway.checking import check
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
@@ -44,6 +45,9 @@ from foreword.gateway.writer import Writer, rewrite
 from foreword.runtime.ears import Delta
 from foreword.turn import Turn
 from foreword.workspace import Workspace
+
+if TYPE_CHECKING:
+    from foreword.gateway.schedule.scheduler import Scheduler
 
 ELSEWHERE = 0.5  # seconds between two looks at a turn that another process works on
 GOING = "this gateway is about to end; write again in a moment"
@@ -75,6 +79,8 @@ class Gateway:
         self.workspace = workspace
         self.listeners = listeners
         self.sessions = Sessions(writer, clock)
+        self.scheduler: Scheduler | None = None
+        """Who fires what is due; set once it is made, since it hands its messages in here."""
         self._writer = writer
         self._inbox = inbox
         self._clock = clock
@@ -132,7 +138,7 @@ class Gateway:
         if admitted.turn:
             return Accepted(turn=admitted.turn, session=session.id, repeated=True)
         trace = Trace(self.listeners.recorder, find_context(session, incoming), self._timepiece)
-        with trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text)) as received:
+        with begin(trace, incoming) as received:
             clearance = found.clearance
             received.tell(
                 EventType.TRUST_RESOLVED,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from foreword.assembly import Assembly
 from foreword.errors import BudgetError, ForewordError, InputError
@@ -19,6 +19,7 @@ from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.lane import find_lane
 from foreword.gateway.living import read_state
+from foreword.gateway.message import Incoming
 from foreword.gateway.past import Row, fold, read_past
 from foreword.gateway.room import catch_up, find_words
 from foreword.gateway.session import Session
@@ -30,6 +31,8 @@ from foreword.tokens import Meter
 from foreword.turn import Extension, Git, Host, State, Task, Toolset, Turn
 from foreword.words import Mode
 from foreword.workspace import Workspace
+
+FEW = 3  # turns that a light run knows of
 
 CHANGED = "What you may see here has changed since you wrote, so this is not answered. Please write again."
 
@@ -102,7 +105,7 @@ class Preparing:
             fold = True
         if assembly.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
             raise Changed(CHANGED)
-        trace.context = find_context(assembly)
+        trace.context = find_context(assembly, trace.context.schedule)
         room, message = find_room(assembly), assembly.terms.meter.count(incoming.text)
         if message > room:
             raise InputError(TOO_LONG.format(message, room))
@@ -116,7 +119,9 @@ class Preparing:
         session = claimed.session
         if session.lane.user == "" and claimed.incoming.room and not claimed.taken:
             await self._writer.do(lambda state: catch_up(state, session))
-        return await self._look_up(session)
+        past, around = await self._look_up(session)
+        errand = claimed.incoming.errand
+        return past[-FEW:] if errand and errand.light else past, around
 
     async def _look_up(self, session: Session) -> tuple[Sequence[Row], State]:
         """Look up the past of a session, and what goes on around it."""
@@ -225,7 +230,17 @@ def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: 
         git=equipment.git,
         host=equipment.host,
         now=now,
+        **find_errand(incoming),
     )
+
+
+def find_errand(incoming: Incoming) -> dict[str, Any]:
+    """Find what a turn has of the schedule that it runs for."""
+    errand = incoming.errand
+    if errand is None:
+        return {}
+    light = {"mode": Mode.MINIMAL} if errand.light else {}
+    return {"ceiling": errand.ceiling, "background": errand.delivery, **light}
 
 
 def make_order(claimed: Claimed, assembly: Assembly, order: str) -> Turn:
@@ -240,6 +255,7 @@ def make_order(claimed: Claimed, assembly: Assembly, order: str) -> Turn:
         session=claimed.session.id,
         message=order,
         model=assembly.turn.model,
+        ceiling=assembly.turn.ceiling,
         mode=Mode.NONE,
         now=assembly.turn.now,
     )

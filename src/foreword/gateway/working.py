@@ -180,11 +180,14 @@ class Working:
         state, text = ENDS[outcome.end], cut_silence(outcome.text)
         if state.ended and (fault := self._preparing.find_change(claimed)):
             state, text = State.FAILED, fault
-        weight = self._preparing.weigh(prepared, outcome.messages)
+        # A run that had nothing to say leaves nothing for the next one to read.
+        idle = claimed.incoming.errand and state is State.ANSWERED and not text
+        messages = () if idle else outcome.messages
+        weight = self._preparing.weigh(prepared, messages)
         return Ending(
             state=state,
             text=text,
-            messages=outcome.messages,
+            messages=messages,
             spent=add_up(claimed),
             now=self._preparing.now(),
             prompt_hash=outcome.prompt_hash,
@@ -220,7 +223,7 @@ class Working:
             return ending
         await self._insist(trace, claimed, ending, lambda: self._inbox.finish(claimed, ending))
         self._after(claimed)
-        if not claimed.incoming.address and not is_silent(ending):
+        if not claimed.incoming.address and claimed.incoming.errand is None and not is_silent(ending):
             trace.tell(EventType.MESSAGE_SENT, length=len(ending.text), attempt=claimed.attempt)
         return ending
 

@@ -115,7 +115,8 @@ def settle(state: sqlite3.Connection, archive: Archive, moment: str) -> None:
 
 def drop_speaker(state: sqlite3.Connection, archive: Archive, user: str) -> None:
     """Forget that somebody speaks in a transcript; one in which nobody else does is forgotten whole."""
-    people = tuple(one for one in archive.people if one != user)
+    row = state.execute("SELECT people FROM archives WHERE path = ?", (archive.path,)).fetchone()
+    people = [one for one in json.loads(row[0]) if one != user] if row else []
     if archive.is_own or not people:
         drop_archive(state, archive.path)
         return

@@ -51,7 +51,8 @@ def add_schedules(metadata: MetaData) -> Table:
         "schedules",
         metadata,
         Column("id", Text, primary_key=True),
-        Column("origin", Text, nullable=False),  # the configuration, or the agent at its user's wish
+        Column("name", Text, nullable=False, server_default=NOTHING),
+        Column("origin", Text, nullable=False),  # the configuration, a person, or the agent at its user's wish
         Column("agent", Text, nullable=False),
         Column("user_id", Text, nullable=False),  # as whom it acts
         Column("kind", Text, nullable=False),  # cron, at or heartbeat
@@ -67,8 +68,11 @@ def add_schedules(metadata: MetaData) -> Table:
         Column("missed", Text, nullable=False),  # what happens with runs that fell into a downtime
         Column("created", Text, nullable=False),
         Column("due", Double),
-        Column("ran", Text),
+        Column("ran", Double),  # up to when everything has been seen to
+        Column("note", Text, nullable=False, server_default=NOTHING),  # why the newest run did not come about
         Column("state", Text, nullable=False),
+        Column("lease_until", Double, nullable=False, server_default=ZERO),
+        Column("lease_owner", Text, nullable=False, server_default=NOTHING),
         Index("idx_schedules_due", "state", "due"),
         Index("idx_schedules_user", "user_id"),
     )

@@ -113,7 +113,7 @@ CREATE TABLE user_agent_prompt_customizations (
   user_id TEXT NOT NULL,
   agent_name TEXT NOT NULL,
   instructions TEXT DEFAULT '' NOT NULL,
-  updated TEXT DEFAULT '' NOT NULL,
+  updated TEXT DEFAULT '' NOT NULL, clearance INTEGER DEFAULT 1 NOT NULL,
   PRIMARY KEY (id),
   CONSTRAINT uq_user_agent_instructions UNIQUE (user_id, agent_name)
 );
@@ -163,6 +163,7 @@ CREATE TABLE overheard (
 );
 CREATE TABLE schedules (
   id TEXT NOT NULL,
+  name TEXT DEFAULT '' NOT NULL,
   origin TEXT NOT NULL,
   agent TEXT NOT NULL,
   user_id TEXT NOT NULL,
@@ -179,8 +180,11 @@ CREATE TABLE schedules (
   missed TEXT NOT NULL,
   created TEXT NOT NULL,
   due DOUBLE,
-  ran TEXT,
+  ran DOUBLE,
+  note TEXT DEFAULT '' NOT NULL,
   state TEXT NOT NULL,
+  lease_until DOUBLE DEFAULT 0 NOT NULL,
+  lease_owner TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (id)
 );
 CREATE TABLE archives (

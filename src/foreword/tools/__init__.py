@@ -8,6 +8,7 @@ from foreword.tools.instructing import INSTRUCTING, Instructing
 from foreword.tools.introspection import INTROSPECTION
 from foreword.tools.reading import READING, Reading, call
 from foreword.tools.remembering import REMEMBERING, Remembering
+from foreword.tools.scheduling import NOTIFYING, SCHEDULING
 from foreword.tools.skills import SKILLS
 from foreword.tools.tasking import TASKS, TaskKeeping
 from foreword.tools.workflow import WORKFLOWS, WorkflowKeeping
@@ -26,8 +27,10 @@ __all__ = [
     "FILES",
     "INSTRUCTING",
     "INTROSPECTION",
+    "NOTIFYING",
     "READING",
     "REMEMBERING",
+    "SCHEDULING",
     "SKILLS",
     "TASKS",
     "WITH_LOG",
