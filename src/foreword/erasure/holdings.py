@@ -4,7 +4,7 @@ What was made of somebody's words goes before the words themselves: by these it 
 begins again and finds the rest. Identities go last: by them it is known which stranger this person was.
 """
 
-from foreword.erasure.filed import Counts, Folder, Transcripts, Typed
+from foreword.erasure.filed import Archives, Counts, Folder, Transcripts, Typed
 from foreword.erasure.holding import PURSE, STATE, Holding
 from foreword.erasure.knowing import LOGGED
 from foreword.erasure.logged import Events, Prompts, Sections, Sums
@@ -69,6 +69,7 @@ HOLDINGS: tuple[Holding, ...] = (
          columns="id title description steps"),
     keep("workflows", "workflows", f"session_id IN {SESSIONS}", trust=AT.format("workflows.session_id"),
          columns="text"),
+    Archives(),
     keep("tokens", "tokens", MINE),
     keep("pairings", "pairings", MINE),
     keep("overheard words", "overheard", MINE),

@@ -27,6 +27,7 @@ from foreword.gateway.notifying import Notifying
 from foreword.gateway.offering import Offering
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.preparing import Preparing
+from foreword.gateway.reloading import Fixed, Soon
 from foreword.gateway.rhythm import USUAL as RHYTHM
 from foreword.gateway.rhythm import Rhythm
 from foreword.gateway.schedule.planning import Planning
@@ -131,6 +132,8 @@ async def open_gateway(
         gateway.scheduler = Scheduler(workspace, writer, ways)
         heard = dict(channels)
         if options.scheduling:
+            fixed = Fixed(started=workspace.config, names=("telegram",))
+            gateway.reloading.followers += (fixed, Soon(gateway.scheduler.follow))
             heard[CHANNEL] = ScheduleChannel(gateway.scheduler.look, options.rhythm.look)
         await opened.enter_async_context(hearing(heard, gateway.receive, recorder, options.rhythm))
         yield gateway

@@ -6,18 +6,54 @@ mounts. What was read at the start and is not read again, such as the keys, is n
 
 import asyncio
 import os
+import sqlite3
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from typing import Any
 
+from foreword.config.schema import Config
 from foreword.errors import InputError
 from foreword.events.event import NOBODY, EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.notices import Board
 from foreword.events.reloads import Reloaded, Reloads
 from foreword.events.trace import Timepiece, Trace, describe_error
+from foreword.frozen import frozen
 from foreword.sources.files import SWEEP
 from foreword.workspace import Workspace
 
 KEYS = ".env"
+
+
+@frozen
+class Fixed:
+    """Settings that are taken at the start; an edit of one waits for the next start."""
+
+    started: Config
+    names: tuple[str, ...]
+
+    def follow(self, _: Config, after: Config) -> Iterable[str]:
+        """Name those that are edited."""
+        return [name for name in self.names if getattr(after, name) != getattr(self.started, name)]
+
+
+class Soon:
+    """Follows with work that has to wait for something, such as the disk; whoever does it looks again by themselves."""
+
+    def __init__(self, work: Callable[[Config], Coroutine[Any, Any, None]]) -> None:
+        self._work = work
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def follow(self, _: Config, after: Config) -> Iterable[str]:
+        """Begin the work."""
+        task = asyncio.create_task(self._try(after))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return ()
+
+    async def _try(self, config: Config) -> None:
+        with suppress(sqlite3.Error):
+            await self._work(config)
 
 
 class Reloading:

@@ -13,17 +13,16 @@ from foreword.frozen import frozen
 from foreword.gateway.message import State
 from foreword.gateway.moment import read_moment
 from foreword.gateway.session import Session
+from foreword.gateway.speakers import name_person, open_message
 from foreword.memory.entry import write_head
 from foreword.render.escape import HEADING, UNDERLINE
-from foreword.sources.document import normalise, one_line
+from foreword.sources.document import normalise
 
 SPOKEN = """
 SELECT history.position, turns.user_id, turns.text, turns.reply, turns.state, turns.received, turns.finished
 FROM history JOIN turns ON turns.id = history.turn_id
 WHERE history.session_id = ? AND history.kind IN ('turn', 'room') ORDER BY history.position"""
-LONGEST_NAME = 64  # characters of who speaks
-TITLE = 40  # characters of a file's name that come from what was said first
-SIGNS = " ._@:+-"  # that a name may have beside letters and digits, so that none can look like a label of ours
+TITLE = 40  # characters of a file's name that come from the agent's
 WORD = re.compile(r"[a-z0-9]+")
 TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
@@ -91,9 +90,10 @@ def write_transcript(transcript: Transcript, zone: ZoneInfo) -> str:
 def write_exchanges(exchanges: Sequence[Exchange], agent: str, zone: ZoneInfo) -> Iterator[str]:
     """Write each message under who said it, as a quotation."""
     for one in exchanges:
-        yield f"## {name_person(one.user)}, {show_moment(one.received, zone)}\n\n{quote(one.text)}\n"
+        yield f"{open_message(one.user, show_moment(one.received, zone))}\n\n{quote(one.text)}\n"
         if one.reply:
-            yield f"## {name_person(agent)} (agent), {show_moment(one.finished, zone)}\n\n{quote(one.reply)}\n"
+            opening = open_message(agent, show_moment(one.finished, zone), agent=True)
+            yield f"{opening}\n\n{quote(one.reply)}\n"
         else:
             yield "(not answered)\n"
 
@@ -105,17 +105,10 @@ def quote(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in tame.split("\n"))
 
 
-def name_person(name: str) -> str:
-    """Name who speaks with letters, digits and few signs, on one line."""
-    plain = "".join(sign for sign in one_line(normalise(name)) if sign.isalnum() or sign in SIGNS)
-    return one_line(plain)[:LONGEST_NAME].strip() or "somebody"
-
-
 def name_file(transcript: Transcript, zone: ZoneInfo, mark: str) -> str:
-    """Name the file of a transcript: its day, a few words of what was said first, and a mark of its own."""
+    """Name the file of a transcript: its day, its agent and a mark of its own; no word of anybody is in a name."""
     day = transcript.exchanges[0].received.astimezone(zone).strftime("%Y-%m-%d")
-    words = WORD.findall(transcript.exchanges[0].text[:400].casefold())
-    title = "-".join(words)[:TITLE].strip("-") or "conversation"
+    title = "-".join(WORD.findall(transcript.session.lane.agent.casefold()))[:TITLE].strip("-") or "agent"
     return f"{day}-{title}-{mark}.md"
 
 
