@@ -200,7 +200,8 @@ class Git:
     """The state of the project's repository."""
 
     branch: str
-    changed: int = 0
+    changed: int | None = 0
+    """How many files; None where nobody knows."""
     commit: str = ""
 
 

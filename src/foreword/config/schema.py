@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from foreword.config.living import BulletinSettings
 from foreword.config.people import Room, Situation, User
 from foreword.config.scheduling import Schedule
 from foreword.frozen import frozen
@@ -266,8 +267,12 @@ class Config:
     """What goes into the prompt beyond the blueprint."""
     stores: Mapping[str, Store] = field(default_factory=lambda: dict(STORES))
     """Folders below memory/ and who may see them; private, shared and social exist unless replaced here."""
+    archive: bool = False
+    """Whether conversations that have ended are kept as Markdown with their room or person, each at its clearance."""
     memory: MemorySettings = field(default_factory=MemorySettings)
     """How memory is used beyond its menu."""
+    bulletin: BulletinSettings = field(default_factory=BulletinSettings)
+    """The digest of memory that travels with messages."""
     models: Mapping[str, ModelOverride] = field(default_factory=dict)
     """Facts about models that win over the built-in table."""
     providers: Mapping[str, ProviderAddress] = field(default_factory=dict)

@@ -8,7 +8,11 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from foreword.events.listening import listen
+from foreword.events.notices import Board, Notices
+from foreword.facts import find_host
 from foreword.frozen import frozen
+from foreword.gateway.archiving import Archiving
+from foreword.gateway.bulletins import Bulletins, Scribe
 from foreword.gateway.channel import Channel
 from foreword.gateway.channels.schedule import ScheduleChannel
 from foreword.gateway.choices import Choices
@@ -17,6 +21,7 @@ from foreword.gateway.equipping import Equipping
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.hearing import hearing
 from foreword.gateway.inbox import Inbox
+from foreword.gateway.living import Learning
 from foreword.gateway.notifying import Notifying
 from foreword.gateway.offering import Offering
 from foreword.gateway.outbox import Outbox
@@ -57,12 +62,16 @@ class Options:
     patience: Patience = PATIENCE
     retrying: Retrying = PATIENT
     bounds: Bounds = BOUNDS
+    bulletin: float = 60.0
+    """Seconds between two looks at whether a bulletin is due; nothing is made sooner after the start."""
     channels: Mapping[str, Channel] = field(default_factory=dict)
     """Channels that hear people and deliver replies by themselves, by name."""
     scheduling: bool = False
     """Whether schedules are fired: by the one that serves, and not by everybody who only talks."""
     further: tuple[Further, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
+    notices: tuple[Notices, ...] = ()
+    """Ways to the owner, who is told of edits that cannot come into force."""
 
 
 AS_USUAL = Options()
@@ -80,7 +89,8 @@ async def open_gateway(
         models = open_models(workspace.config, environ)
         opened.push_async_callback(models.close)
         inbox: Inbox = SqliteInbox(writer, options.clock)
-        servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ))
+        board = Board(*options.notices)
+        servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ, notices=board))
         choices = Choices(workspace, models, environ)
         delegating = Delegating(workspace, choices.choose)
         further = (
@@ -90,13 +100,26 @@ async def open_gateway(
             *options.further,
         )
         toolbox = Toolbox(workspace, servers, further)
-        equipping = Equipping(choices, toolbox, Offering(workspace, writer, options.channels))
+        offering = Offering(workspace, writer, options.channels)
+        equipping = Equipping(choices, toolbox, offering, find_host(environ))
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
-        gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
+        gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm, board=board)
+        archiving = Archiving(workspace, writer, listeners.recorder, options.clock)
+        gateway.reloading.followers += (choices, servers, archiving)
+        gateway.reloading.start()
+        opened.push_async_callback(gateway.reloading.close)
         outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
-        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
+        scribe = Scribe(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
+        bulletins = Bulletins(workspace, writer, scribe, listeners.recorder, options.clock)
+        await opened.enter_async_context(bulletins.kept(options.bulletin))
+        learning = Learning(writer)
+        opened.push_async_callback(learning.close)
+        after = learning.take_note
+        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience, after=after), outbox)
+        archiving.start()
+        opened.push_async_callback(archiving.close)
         opened.push_async_callback(gateway.close)
         ways = Ways(accept=gateway.accept, recorder=listeners.recorder, clock=options.clock, channels=options.channels)
         gateway.scheduler = Scheduler(workspace, writer, ways)

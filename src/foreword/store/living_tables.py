@@ -78,6 +78,26 @@ def add_schedules(metadata: MetaData) -> Table:
     )
 
 
+def add_archives(metadata: MetaData) -> Table:
+    """Add which file holds the transcript of which session, and at which clearance."""
+    return Table(
+        "archives",
+        metadata,
+        Column("path", Text, primary_key=True),  # in the workspace
+        Column("session_id", Text, nullable=False, unique=True),
+        Column("agent", Text, nullable=False),
+        Column("channel", Text, nullable=False),
+        Column("room", Text, nullable=False, server_default=NOTHING),
+        Column("user_id", Text, nullable=False, server_default=NOTHING),  # empty in a room
+        Column("clearance", Integer, nullable=False),
+        Column("people", Text, nullable=False, server_default=text("'[]'")),  # JSON: who speaks in it
+        Column("upto", Integer, nullable=False, server_default=ZERO),  # how much of the history it has
+        Column("written", Text),
+        Index("idx_archives_user", "user_id"),
+        sqlite_with_rowid=False,
+    )
+
+
 def add_living(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
     """Add what the living sections are made from: workflows, profiles, bulletins, and what an agent has taken on."""
     workflows = Table(
@@ -106,6 +126,7 @@ def add_living(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
         Column("text", Text, nullable=False),
         Column("author", Text, nullable=False),  # the model, or the rule
         Column("made", Text, nullable=False),
+        Column("source", Text, nullable=False, server_default=NOTHING),  # the hash of what it was made from
         sqlite_with_rowid=False,
     )
     responsibilities = Table(

@@ -1,1 +1,1 @@
-"""The channels that people write on and that replies arrive on."""
+"""The channels: each a small class behind the protocol of `foreword.gateway.channel`."""
