@@ -202,16 +202,18 @@ class Workspace:
     def find_instructions(self, turn: Turn) -> str | None:
         """Find the standing instructions that the store has for the person of a complete turn, where nobody else reads.
 
-        None says that there never were any.
+        None says that there are none that its clearance may know of.
         """
-        alone = turn.user and not has_company(turn)
-        return self._kept.find_instructions(turn.user, turn.agent) if alone else None
+        if not turn.user or has_company(turn):
+            return None
+        return self._kept.find_instructions(turn.user, turn.agent, decide(turn, self.ground).level)
 
     def _recall_instructions(self, turn: Turn, agent: str, ground: Ground) -> str:
         """Recall a person's instructions, unless the clearance is too low for them: then they are not even opened."""
-        if not turn.user or has_company(turn) or decide(turn, ground).level < INSTRUCTED:
+        clearance = decide(turn, ground).level
+        if not turn.user or has_company(turn) or clearance < INSTRUCTED:
             return ""
-        return self._kept.find_instructions(turn.user, agent) or ""
+        return self._kept.find_instructions(turn.user, agent, clearance) or ""
 
     def blueprint(self, name: str) -> Blueprint:
         """Return a blueprint: the workspace's own of this name, else the shipped one; a broken edit changes nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from foreword.cli.checks import Check, accept, doubt, refuse
-from foreword.cli.equipment import check_directories, check_provider, check_servers
+from foreword.cli.equipment import check_directories, check_provider, check_servers, check_telegram
 from foreword.cli.output import count
 from foreword.cli.place import open_folder
 from foreword.config.environment import Secrets
@@ -71,6 +71,7 @@ def check_agents(workspace: "Workspace") -> Iterator[Check]:
         yield from check_provider(subject, agent.model, workspace.config, secrets)
         yield from check_directories(subject, agent, workspace)
         yield from check_servers(subject, agent)
+    yield from check_telegram(workspace.config, secrets)
 
 
 def check_model(subject: str, model: str, workspace: "Workspace") -> Check:

@@ -7,6 +7,7 @@ from typing import Literal
 from foreword.config.living import BulletinSettings
 from foreword.config.people import Room, Situation, User
 from foreword.config.scheduling import Schedule
+from foreword.config.telegram import TelegramBot
 from foreword.frozen import frozen
 from foreword.words import Trust, Vocabulary
 
@@ -285,3 +286,5 @@ class Config:
     """The event log."""
     server: HttpServer = field(default_factory=HttpServer)
     """The HTTP API."""
+    telegram: TelegramBot | None = None
+    """The bot on Telegram; there is none unless this is set, and `telegram: {}` is enough."""

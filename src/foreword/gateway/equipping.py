@@ -27,10 +27,9 @@ class Equipping:
         session = claimed.session
         model = await self._choices.choose(session.lane.agent, session.model)
         tools, extensions = await self._toolbox.find(session.lane.agent)
-        tools = await self._offering.offer(claimed, tools)
-        return Equipment(
-            tools=tools, extensions=extensions, model=model, git=await self._find_git(claimed), host=self._host
-        )
+        offered = await self._offering.offer(claimed, tools)
+        git = await self._find_git(claimed)
+        return Equipment(tools=offered, extensions=extensions, model=model, git=git, host=self._host)
 
     async def _find_git(self, claimed: Claimed) -> Git | None:
         """Find the state of the project's repository, for who may know of it."""

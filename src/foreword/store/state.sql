@@ -113,7 +113,7 @@ CREATE TABLE user_agent_prompt_customizations (
   user_id TEXT NOT NULL,
   agent_name TEXT NOT NULL,
   instructions TEXT DEFAULT '' NOT NULL,
-  updated TEXT DEFAULT '' NOT NULL,
+  updated TEXT DEFAULT '' NOT NULL, clearance INTEGER DEFAULT 1 NOT NULL,
   PRIMARY KEY (id),
   CONSTRAINT uq_user_agent_instructions UNIQUE (user_id, agent_name)
 );

@@ -48,6 +48,9 @@ def upgrade() -> None:
     for old, new in (("api", "web"), ("openai", "web:openai")):  # what came over HTTP is of one family
         op.execute(SESSIONS.update().where(SESSIONS.c.channel == old).values(channel=new))
         op.execute(TURNS.update().where(TURNS.c.channel == old).values(channel=new))
+    # What was kept before was read at familiar.
+    learned = Column("clearance", Integer, nullable=False, server_default=text("1"))
+    op.add_column("user_agent_prompt_customizations", learned)
     made = MetaData()
     add_people(made)
     add_schedules(made)
