@@ -192,8 +192,8 @@ class People:
                 "responsibilities": ("reid", f"{token}18", f"{token}19", user, now),
                 "overheard": (None, "telegram", "kitchen", user, name, f"{token}20", now, f"{token}21"),
                 "schedules": (
-                    f"{token}22", "agent", "reid", user, "cron", "0 8 * * *", "", f"{token}23", "always", "telegram",
-                    f"{token}15", "", "dm", 1, "skip", now, 0.0, None, "active",
+                    f"{token}22", f"{token}31", "agent", "reid", user, "cron", "0 8 * * *", "", f"{token}23", "always",
+                    "telegram", f"{token}15", "", "system", 1, "skip", now, 0.0, None, f"{token}32", "waiting", 0.0, "",
                 ),
                 "outbox": (
                     None, f"{token}24", None, "telegram", f"{token}15", f"{token}25", 0, "sent", 1, 0.0, 0.0, "", now,
