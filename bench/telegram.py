@@ -1,7 +1,7 @@
 """Telegram: how long an answer takes and how many there are in a second, beside a bare aiogram echo in the same run.
 
-The Bot API and the provider are stand-ins in processes of their own, which answer at once and set no limit. The echo keeps
-nothing and asks no model; ours routes, keeps, assembles, asks, keeps again and delivers.
+The Bot API and the provider are stand-ins in processes of their own, which answer at once and set no limit. The echo
+keeps nothing and asks no model; ours routes, keeps, assembles, asks, keeps again and delivers.
 """
 
 import asyncio

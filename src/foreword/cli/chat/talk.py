@@ -16,9 +16,12 @@ from foreword.cli.chat.later import Later, note
 from foreword.cli.chat.weights import fetch_weights
 from foreword.config import Config
 from foreword.frozen import frozen
+from foreword.gateway.channels.fetched import hand_in
+from foreword.gateway.channels.terminal import Terminal
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Incoming, NotFound, Reply
+from foreword.gateway.router import place
 from foreword.gateway.session import Session
 from foreword.runtime.choosing import Chosen, choose_model
 from foreword.runtime.ears import Asking, Returned
@@ -42,10 +45,8 @@ class Seat:
 class Talk:
     """What the commands of a chat act on."""
 
-    def __init__(self, gateway: Gateway, place: Incoming, environ: Mapping[str, str], seat: Seat) -> None:
+    def __init__(self, gateway: Gateway, terminal: Terminal, environ: Mapping[str, str], seat: Seat) -> None:
         self.gateway = gateway
-        self.place = place
-        """A message without words: who speaks, with whom, and where."""
         self.console = seat.console
         self.later = Later(gateway, seat.console)
         self.session: Session | None = None
@@ -56,8 +57,14 @@ class Talk:
         """The configuration when it was last looked at."""
         self.seen: dict[str, str | None] = {}
         """What the slots were made of then, by hash."""
+        self._terminal = terminal
         self._environ = environ
         self._seat = seat
+
+    @property
+    def place(self) -> Incoming:
+        """A message without words: who speaks, with whom, and where."""
+        return place(self._terminal.hear(""), self.gateway.workspace.config)
 
     @property
     def found(self) -> Found:
@@ -73,7 +80,7 @@ class Talk:
     async def say(self, text: str) -> Reply:
         """Say something, show the answer as it comes, and return what came of it."""
         session = self.session.id if self.session else ""
-        accepted = await self.gateway.accept(replace(self.place, text=text, session=session))
+        accepted = await hand_in(self.gateway.receive, self._terminal.hear(text, session))
         self.turn = accepted.turn
         self.later.known.add(accepted.turn)
         answer = self._seat.screen()

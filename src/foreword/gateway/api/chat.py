@@ -22,10 +22,11 @@ from foreword.gateway.api.shapes import LONGEST_NAME, answers
 from foreword.gateway.api.spoken import Spoken
 from foreword.gateway.api.stream import ALIVE, keep_alive, stream, write_event
 from foreword.gateway.api.turns import ENDINGS, STREAMED, Key, find_fault
-from foreword.gateway.message import Accepted, Incoming, Reply, State
+from foreword.gateway.channels.fetched import hand_in
+from foreword.gateway.channels.web import Web
+from foreword.gateway.message import Accepted, Reply, State
 from foreword.runtime.ears import Anew, Calling, Words
 
-CHANNEL = "openai"  # a channel of its own: such a client cannot be asked, and keeps its own account of what was said
 SESSION = "X-Foreword-Session"
 AGAIN = "\n\n"  # between words that a tool or another try stands between
 
@@ -51,17 +52,9 @@ async def complete(
         raise UnknownName("agent", asked.model, desk.config.agents)
     text, before = read_conversation(asked.messages)
     spoken: Spoken = request.app.state.spoken
-    accepted = await desk.gateway.accept(
-        Incoming(
-            text=text,
-            user=desk.user,
-            channel=CHANNEL,
-            agent=asked.model,
-            session=session or "",
-            key=key or "",
-            before=None if session else spoken.restore(desk.user, before),
-        )
-    )
+    told = None if session else spoken.restore(desk.user, before)
+    heard = Web(desk.user).hear_client(text, told, agent=asked.model, session=session or "", key=key or "")
+    accepted = await hand_in(desk.gateway.receive, heard)
     telling = Telling(desk, accepted, asked)
     if asked.stream:
         usage = bool(asked.stream_options and asked.stream_options.include_usage)

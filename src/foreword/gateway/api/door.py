@@ -15,12 +15,12 @@ from foreword.events.trace import Trace, describe_error
 from foreword.gateway.api.body import Declared, Gone, check_json, read_body, replay
 from foreword.gateway.api.faults import Fault, translate
 from foreword.gateway.api.hosts import list_hosts, read_host
+from foreword.gateway.channels.web import CHANNEL
 from foreword.gateway.rates import Rates
 from foreword.gateway.tokens import Tokens
 from foreword.trust import resolve
 from foreword.turn import Turn
 
-CHANNEL = "api"
 OPEN = ("/healthz", "/readyz")  # the only paths that need no token
 FAILURES = 20  # the part of a person's rate at which an address may try wrong tokens
 SHOWN = 200  # characters of a path that are told to the log

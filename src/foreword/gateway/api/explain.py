@@ -6,8 +6,8 @@ from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 
 from foreword.gateway.api.desk import AtDesk
-from foreword.gateway.api.door import CHANNEL
 from foreword.gateway.api.shapes import LONGEST_TEXT, Asked, Name, Told, answers
+from foreword.gateway.channels.web import CHANNEL
 from foreword.gateway.message import Incoming
 
 router = APIRouter(prefix="/api", tags=["explain"])

@@ -93,6 +93,7 @@ class TurnAnswer(Told):
     tokens: Tokens
     cost_usd: float | None = Field(description="US dollars; null where nobody knows the price.")
     cut: bool = Field(description="Whether the reply ends because it became too long.")
+    silent: bool = Field(description="Whether the agent has answered that it has nothing to say; the reply is empty.")
     cache: Cache
     received: datetime
     finished: datetime | None

@@ -1,1 +1,1 @@
-"""Channels that reach people where they are: each is a small class behind the one protocol."""
+"""The channels: each a small class behind the protocol of `foreword.gateway.channel`."""
