@@ -73,9 +73,7 @@ def test_telegram(folder):
     assert bot.token not in out + err
 
 
-@pytest.mark.parametrize(
-    ("token", "told"), [("", "the line TELEGRAM_TOKEN=…"), ("nonsense", "is not a bot's token")]
-)
+@pytest.mark.parametrize(("token", "told"), [("", "the line TELEGRAM_TOKEN=…"), ("nonsense", "is not a bot's token")])
 def test_telegram_without_a_token(folder, token, told):
     """A token that is missing, or none, is said at once, with what to do."""
     write_files(folder, {"foreword.yaml": f"{CONFIG}telegram: {{}}\n", ".env": f"TELEGRAM_TOKEN={token}\n"})
