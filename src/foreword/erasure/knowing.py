@@ -12,8 +12,9 @@ from foreword.events.row import name as name_logged
 LOGGED = "(SELECT id FROM theirs WHERE kind = 'logged')"
 # A loop of one's own may have sessions that the state does not know; the log says whose they were.
 ALONE = (
-    f"SELECT DISTINCT session_id FROM events WHERE user_id IN {LOGGED} AND session_id IS NOT NULL AND room IS NULL"
-    " AND NOT EXISTS (SELECT 1 FROM events AS other WHERE other.session_id = events.session_id"
+    "SELECT session_id FROM (SELECT DISTINCT session_id FROM events"
+    f" WHERE user_id IN {LOGGED} AND session_id IS NOT NULL AND room IS NULL) AS own"
+    " WHERE NOT EXISTS (SELECT 1 FROM events AS other WHERE other.session_id = own.session_id"
     f" AND other.user_id IS NOT NULL AND other.user_id NOT IN {LOGGED})"
 )
 TURNS = (
