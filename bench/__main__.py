@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import arithmetic, cold, events, gateway, local, memory, signal, start, warm
+from bench import arithmetic, cold, events, gateway, local, memory, signal, start, telegram, warm
 
 BENCHES = {
     "warm": warm,
@@ -13,6 +13,7 @@ BENCHES = {
     "arithmetic": arithmetic,
     "events": events,
     "gateway": gateway,
+    "telegram": telegram,
     "local": local,
 }
 

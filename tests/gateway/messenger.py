@@ -1,8 +1,11 @@
 """A messenger on no network: people write into it, and what is delivered arrives in it."""
 
 import asyncio
+from itertools import count
 
 from foreword.gateway.channel import Heard
+
+NUMBERS = count(1)  # no two messages have one key, also after a restart
 
 
 class Messenger:
@@ -10,15 +13,14 @@ class Messenger:
 
     takes_key = True
 
-    def __init__(self, name="telegram"):
+    def __init__(self, name="telegram", arrived=None):
         self.name = name
-        self.arrived = []
+        self.arrived = [] if arrived is None else arrived
         """Address and text of all that was delivered."""
         self.worked = []
         self._keys = set()
         self._hear = None
         self._running = asyncio.Event()
-        self._count = 0
 
     def split(self, text):
         """Leave a reply whole."""
@@ -43,9 +45,8 @@ class Messenger:
     async def write(self, text, sender="1001", **fields):
         """Write a message as somebody; return what became of it."""
         await self._running.wait()
-        self._count += 1
         place = fields.get("place", "")
-        given = {"key": str(self._count), "address": place or sender}
+        given = {"key": f"m{next(NUMBERS)}", "address": place or sender}
         return await self._hear(Heard(channel=self.name, sender=sender, text=text, **given | fields))
 
     async def until(self, count):

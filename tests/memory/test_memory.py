@@ -294,7 +294,7 @@ def test_damaged(ws: Workspace, damage: bytes) -> None:
 def test_damaged_inside(ws: Workspace) -> None:
     """Damage that shows only while searching is mended in the same search."""
     find(ws, "birthday")
-    ws.memory._upkeep._index._base.execute(f"DROP TABLE chunks_{b'social'.hex()}")
+    ws.memory._upkeep._opened.index._base.execute(f"DROP TABLE chunks_{b'social'.hex()}")
     assert find(ws, "birthday", limit=1) == ["social/PEOPLE.md"]
     assert "damaged" in ws.memory.notice
 
@@ -309,11 +309,11 @@ def test_kept(ws: Workspace) -> None:
     """What did not change is not indexed again by the next process."""
     time.sleep(0.06)  # a file that was just written is looked at again
     find(ws, "valve")
-    changes = ws.memory._upkeep._index.figures("shared"), dict(ws.memory._upkeep._index.stamps("shared"))
+    changes = ws.memory._upkeep._opened.index.figures("shared"), dict(ws.memory._upkeep._opened.index.stamps("shared"))
     ws.memory.close()
     with Workspace(ws.files.root, lambda: NOON) as again:
         assert find(again, "valve") == ["shared/HOUSE.md"]
-        assert dict(again.memory._upkeep._index.stamps("shared")) == changes[1]
+        assert dict(again.memory._upkeep._opened.index.stamps("shared")) == changes[1]
 
 
 WRITER = """

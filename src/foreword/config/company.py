@@ -8,7 +8,7 @@ from foreword.config.pattern import judge_pattern
 from foreword.config.people import Room
 from foreword.errors import suggest
 
-OWN = ("terminal", "web", "schedule")  # channels that prove who somebody is by their name in this configuration
+OWN = ("terminal", "web", "scheduled")  # channels that prove who somebody is by their name in this configuration
 LONGEST = 200  # characters of an identity or a place
 _WRITTEN = re.compile(r"[a-z][a-z0-9-]*:[^\s\x00-\x1f]+")
 WRITE = "must be a channel, a colon and the channel's own id, such as telegram:1001"

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from foreword.errors import ForewordError
+from foreword.events.event import Level
 from foreword.frozen import frozen
 from foreword.turn import Client, Message
 from foreword.words import Word
@@ -62,6 +63,10 @@ class Heard:
 
 Hear = Callable[[Heard], Awaitable[object]]
 """Takes what a channel heard; when it returns, it is kept."""
+
+
+Tell = Callable[[str, Level], None]
+"""Tells the owner, in words, that something happened on a channel which belongs to no message."""
 
 
 class NotDelivered(ForewordError):

@@ -24,7 +24,7 @@ from foreword.trust.clearance import bound_of_situation
 from foreword.words import Word
 
 OPEN = "broadcast"  # the situation of every other place; unless the owner lists it, it is public
-SCHEDULED = {"schedule": "system"}
+SCHEDULED = {"scheduled": "system"}
 NOWHERE = "nowhere"
 _PLAIN = re.compile(r"[A-Za-z0-9+@_-][A-Za-z0-9._:+@-]{0,99}")
 

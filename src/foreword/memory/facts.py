@@ -44,7 +44,7 @@ def add_fact(files: Files, entry: Confirmed, patience: float = PATIENCE) -> None
 
 
 @contextmanager
-def claim(draft: str, patience: float) -> Iterator[TextIO]:
+def claim(draft: str, patience: float = PATIENCE) -> Iterator[TextIO]:
     """Open a draft that only one process can have at a time; what did not become the file is removed."""
     end = time.monotonic() + patience
     while True:

@@ -1,9 +1,9 @@
-"""An outbox for letters of every kind; who is who on channels, schedules, and what living sections are made from."""
+"""An outbox for letters of every kind; people, schedules, archives, and what living sections are made from."""
 
 from alembic import op
 from sqlalchemy import Column, Double, ForeignKey, Integer, MetaData, Text, column, table, text
 
-from foreword.store.living_tables import add_living, add_people, add_schedules
+from foreword.store.living_tables import add_archives, add_living, add_people, add_schedules
 
 revision = "0003"
 down_revision = "0002"
@@ -51,5 +51,6 @@ def upgrade() -> None:
     made = MetaData()
     add_people(made)
     add_schedules(made)
+    add_archives(made)
     add_living(made)
     made.create_all(op.get_bind())
