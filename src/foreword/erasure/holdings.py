@@ -1,9 +1,11 @@
 """The table of everything that is kept of people, in the order in which it goes.
 
 What was made of somebody's words goes before the words themselves: by these it is found. So whoever is interrupted
-begins again and finds the rest. Identities go last: by them it is known which stranger this person was.
+begins again and finds the rest. Identities go
+last, and responsibilities: by them it is known which stranger this person was, and which sections showed their words.
 """
 
+from foreword.erasure.archived import Archives
 from foreword.erasure.filed import Counts, Folder, Transcripts, Typed
 from foreword.erasure.holding import PURSE, STATE, Holding
 from foreword.erasure.knowing import LOGGED
@@ -51,7 +53,7 @@ HOLDINGS: tuple[Holding, ...] = (
     Retold(),
     Typed(),
     Transcripts(),
-    keep("bulletins", "bulletins", ":kept > 0", given="0", columns="text author"),
+    keep("bulletins", "bulletins", ":kept > 0", given="0", columns="text author source"),
     Summaries(),
     RoomLines(),
     Quotes(),
@@ -74,10 +76,10 @@ HOLDINGS: tuple[Holding, ...] = (
     keep("overheard words", "overheard", MINE),
     keep("schedules", "schedules", MINE, trust="clearance"),
     keep("profiles", "profiles", MINE, trust="clearance"),
-    keep("responsibilities", "responsibilities", MINE, trust="3"),
     keep("instructions", "user_agent_prompt_customizations", MINE),
     keep("turns", "turns", f"id IN {TURNS} OR {MINE}", trust=AT.format("turns.session_id")),
     keep("sessions", "sessions", MINE, trust="clearance", columns="id user_id parent"),
+    Archives(),
     Facts(),
     Entries(),
     Indexed(),
@@ -87,5 +89,6 @@ HOLDINGS: tuple[Holding, ...] = (
     Events(),
     Folder(),
     Counts(),
+    keep("responsibilities", "responsibilities", MINE, trust="3"),
     keep("identities", "identities", f"{MINE} OR identity IN {NAMES}"),
 )  # fmt: skip
