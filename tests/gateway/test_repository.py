@@ -106,13 +106,17 @@ class Chosen:
         """Find nothing."""
         return NO_TOOLS, ()
 
+    async def offer(self, _claimed, tools):
+        """Offer what there is."""
+        return tools
+
 
 def test_not_even_opened(tmp_path):
     """Below inner, and without a project, nobody looks at a repository at all."""
     shelf = Shelf()
 
     async def run():
-        equipping = Equipping(Chosen(), Chosen(), repositories=shelf.open())
+        equipping = Equipping(Chosen(), Chosen(), Chosen(), repositories=shelf.open())
         with open_desk(tmp_path) as desk:
             for fields in ({"user": "bob", "project": "a"}, {"user": "alice"}, {"user": "alice", "room": "kitchen"}):
                 assert (await equipping.equip(await desk.accept(**fields))).git is None
