@@ -6,12 +6,13 @@ A new table, column or file that can hold a person's words or name belongs to a 
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import Any, Protocol
 
 from foreword.config.schema import Config
 from foreword.erasure.person import Person
 from foreword.events.asking import open_log
+from foreword.events.prompts import writing
 from foreword.frozen import frozen
 from foreword.store.open import BUDGETS, FILE, open_budgets, open_events
 from foreword.store.state import STATE_FILE, in_words, open_state
@@ -97,14 +98,5 @@ def open_bases(root: str, folder: str, config: Config) -> Iterator[Bases]:
 @contextmanager
 def changing(connection: sqlite3.Connection | None) -> Iterator[None]:
     """Change a base: all of it or nothing."""
-    if connection is None:
+    with writing(connection) if connection else nullcontext():
         yield
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # a disk that is full has ended it already
-            connection.execute("ROLLBACK")
-        raise

@@ -8,7 +8,7 @@ state: `sources.archived` says who may read it.
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -52,7 +52,6 @@ class Archiving:
         self._since = ""
         """Sessions that were last used before are archived, or never will be."""
         self._failed: set[str] = set()
-        self._task: asyncio.Task[None] | None = None
 
     def follow(self, before: Config, after: Config) -> Iterable[str]:
         """Look at every session again where the owner wants transcripts from now on, or for others."""
@@ -60,24 +59,14 @@ class Archiving:
             self._since = ""
         return ()
 
-    def start(self) -> None:
-        """Look again and again from now on."""
-        self._task = asyncio.create_task(self._run())
-
-    async def close(self) -> None:
-        """Look once more, and then no more."""
-        if self._task:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            await self._try()
-
-    async def _run(self) -> None:
+    async def keep(self) -> None:
+        """Look again and again until cancelled."""
         while True:
-            await self._try()
+            await self.look()
             await asyncio.sleep(EVERY)
 
-    async def _try(self) -> None:
+    async def look(self) -> None:
+        """Write what is due; what goes wrong is told, and tried again at the next look."""
         try:
             await self.archive()
         except sqlite3.Error:

@@ -6,8 +6,7 @@ that clearance, if memory has changed, and no sooner after the last one than the
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -117,18 +116,8 @@ class Bulletins:
         turn = Turn(agent=due.agent, message=write_order(documents), model=model, mode=Mode.NONE, now=now)
         return await self._scribe.ask(label(await self._scribe.assemble(turn), due.clearance), step)
 
-    @asynccontextmanager
-    async def kept(self, every: float) -> AsyncIterator[None]:
-        """Keep the bulletins fresh until the block is left, with a look so many seconds after the other."""
-        keeping = asyncio.create_task(self._keep(every))
-        try:
-            yield
-        finally:
-            keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeping
-
-    async def _keep(self, every: float) -> None:
+    async def keep(self, every: float) -> None:
+        """Keep the bulletins fresh until cancelled, with a look so many seconds after the other."""
         while True:
             await asyncio.sleep(every)
             try:

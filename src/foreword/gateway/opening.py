@@ -12,6 +12,7 @@ from foreword.events.notices import Board, Notices
 from foreword.facts import find_host
 from foreword.frozen import frozen
 from foreword.gateway.archiving import Archiving
+from foreword.gateway.beside import beside
 from foreword.gateway.bulletins import Bulletins, Scribe
 from foreword.gateway.channel import Channel
 from foreword.gateway.channels.configured import Opens, make_tell
@@ -116,17 +117,16 @@ async def open_gateway(
         gateway = Gateway(workspace, listeners, writer, inbox, clock, rhythm=options.rhythm, board=board)
         archiving = Archiving(workspace, writer, recorder, clock)
         gateway.reloading.followers += (choices, servers, archiving)
-        gateway.reloading.start()
-        opened.push_async_callback(gateway.reloading.close)
+        await opened.enter_async_context(beside(gateway.reloading.keep()))
         scribe = Scribe(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
         bulletins = Bulletins(workspace, writer, scribe, recorder, clock)
-        await opened.enter_async_context(bulletins.kept(options.bulletin))
+        await opened.enter_async_context(beside(bulletins.keep(options.bulletin)))
         learning = Learning(writer)
         opened.push_async_callback(learning.close)
         working = Working(inbox, preparing, loop, gateway.set_aside, options.patience, after=learning.take_note)
         gateway.start(working, Outbox(writer, channels, listeners, clock) if channels else None)
-        archiving.start()
-        opened.push_async_callback(archiving.close)
+        opened.push_async_callback(archiving.look)  # once more, for what has ended since
+        await opened.enter_async_context(beside(archiving.keep()))
         opened.push_async_callback(gateway.close)
         ways = Ways(accept=gateway.accept, recorder=recorder, clock=clock, channels=channels)
         gateway.scheduler = Scheduler(workspace, writer, ways)

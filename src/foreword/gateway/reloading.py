@@ -71,24 +71,13 @@ class Reloading:
         self.followers.append(listeners)
         self._keys = self._sign_keys()
         self._failure = ""
-        self._task: asyncio.Task[None] | None = None
 
     def look(self, *, now: bool = False) -> Reloaded:
         """See what changed in the workspace, and have it followed and told; call it on the thread of the loop."""
         return self._reloads.look([KEYS] if self._sign_keys() != self._keys else [], now=now)
 
-    def start(self) -> None:
-        """Look again and again from now on."""
-        self._task = asyncio.create_task(self._run())
-
-    async def close(self) -> None:
-        """Look no more."""
-        if self._task:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _run(self) -> None:
+    async def keep(self) -> None:
+        """Look again and again until cancelled."""
         await self._try(first=True)
         while True:
             await asyncio.sleep(SWEEP)
