@@ -10,7 +10,7 @@ from foreword.words import Delivery
 START = """\
 owner: alice
 agents: {reid: {model: "anthropic:claude-sonnet-5"}}
-users: {alice: {trust: full}, bob: {trust: familiar}}
+users: {alice: {trust: full}, bob: {trust: familiar, identities: ["telegram:2"]}}
 rooms: {kitchen: {}}
 schedule:
 """
@@ -59,6 +59,7 @@ def test_a_name_of_its_own():
         ('{cron: "0 8 * * *", agent: ried, user: alice, say: x}', ["schedule[1].agent", "did you mean 'reid'"]),
         ('{cron: "0 8 * * *", user: alice, say: x, zone: Europe/Pariss}', ["schedule[1].zone", "Europe/Paris"]),
         ('{cron: "0 8 * * *", user: alice, say: x, to: kitchn}', ["schedule[1].to", "did you mean 'kitchen'"]),
+        ('{cron: "0 8 * * *", user: alice, say: x, to: "telegram:2"}', ["schedule[1].to", "an address of bob"]),
         ('{cron: "0 8 * * *", user: alice, say: x, name: "../x"}', ["schedule[1].name", "not a usable name"]),
         ('{cron: "0 8 * * *", user: alice, say: x, delivery: sometimes}', ["schedule[1].delivery", "as_needed"]),
         ('{cron: "0 8 * * *", user: alice, say: Hello}', ["repeats the schedule", "from line 6"]),

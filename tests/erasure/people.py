@@ -191,12 +191,13 @@ class People:
                 "profiles": (user, 1, json.dumps({"topics": [f"{token}17"]}), 3, now),
                 "responsibilities": ("reid", f"{token}18", f"{token}19", user, now),
                 "overheard": (None, "telegram", "kitchen", user, name, f"{token}20", now, f"{token}21"),
-                "schedules": (
-                    f"{token}22", "agent", "reid", user, "cron", "0 8 * * *", "", f"{token}23", "always", "telegram",
-                    f"{token}15", "", "dm", 1, "skip", now, 0.0, None, "active",
+                "schedules (id, name, origin, agent, user_id, kind, moment, say, delivery, channel, address, situation,"
+                " clearance, missed, created, note, state)": (
+                    f"{token}22", f"{token}31", "agent", "reid", user, "cron", "0 8 * * *", f"{token}23", "always",
+                    "telegram", f"{token}15", "dm", 1, "skip", now, f"{token}32", "waiting",
                 ),
-                "outbox": (
-                    None, f"{token}24", None, "telegram", f"{token}15", f"{token}25", 0, "sent", 1, 0.0, 0.0, "", now,
+                "outbox (key, channel, address, text, state)": (
+                    f"{token}24", "telegram", f"{token}15", f"{token}25", "sent",
                 ),
             }.items():  # fmt: skip
                 state.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)

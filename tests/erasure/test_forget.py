@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from people import CONFIG, dump_rows, find_token, make_people, read_all, sentence
@@ -14,10 +15,14 @@ from foreword.erasure.holdings import HOLDINGS
 from foreword.erasure.house import find_house
 from foreword.errors import InputError, UnknownName
 from foreword.events.prompts import find_text
+from foreword.gateway.archive import describe_archive, show, write_file
 from foreword.gateway.moment import write_moment
+from foreword.gateway.session import get_session
+from foreword.gateway.transcript import read_transcript
 from foreword.memory.entry import Confirmed
 from foreword.memory.facts import add_fact
 from foreword.sources.provenance import Provenance
+from foreword.store.archives import reserve, settle
 from foreword.testing import make_workspace, write_files
 from foreword.turn import Turn
 from foreword.words import Trust
@@ -179,7 +184,8 @@ def test_overheard_words_that_a_room_was_told_of(people):
 def test_bulletins_are_made_anew(people):
     """A bulletin is made of everybody's memories, theirs among them, so it goes."""
     row = ("reid", 1, "All that is new: zebrabob5", "rule", "2026-11-15")
-    people.do(lambda state: state.execute("INSERT INTO bulletins VALUES (?, ?, ?, ?, ?)", row))
+    order = "INSERT INTO bulletins (agent, clearance, text, author, made) VALUES (?, ?, ?, ?, ?)"
+    people.do(lambda state: state.execute(order, row))
     forget(people.house, "bob")
     assert dump_rows(people.folder)["bulletins"] == []
 
@@ -370,6 +376,28 @@ def test_transcripts(people):
     assert os.path.exists(os.path.join(people.folder, "groups/kitchen/AGENTS.md"))
 
 
+def test_archived_transcripts(people):
+    """A transcript of a room is written anew without them, under a name that has none of their words either."""
+    place = {"room": "hall", "situation": "group", "channel": "telegram"}
+    people.talk("bob", "zebrabob60 is what I say first", "Yes, zebrabob61.", **place)
+    room = people.talk("dave", "And I say owltoken", "Good.", **place)
+    config = replace(people.workspace.config, archive=True)
+
+    def work(state):
+        transcript = read_transcript(state, get_session(state, room.id))
+        archive = describe_archive(transcript, config)
+        reserve(state, archive, archive.path)
+        write_file(people.folder, archive.path, show(transcript, config))
+        settle(state, archive, "now")
+
+    people.do(work)
+    assert any("groups" in path for path in find_token(people.folder, "zebrabob60"))
+    assert forget(people.house, "bob").done
+    assert find_token(people.folder, "zebrabob") == []
+    assert not any("zebrabob" in path for path in read_all(people.folder))
+    assert any(path.startswith("groups/") for path in find_token(people.folder, "owltoken"))
+
+
 def test_a_link_is_not_followed(people, tmp_path):
     """A folder of theirs that is a link goes as a link; what it leads to is left alone."""
     write_files(tmp_path, {"elsewhere/keep.md": "kept"})
@@ -388,7 +416,7 @@ def test_the_next_prompt_of_others_is_as_before(people):
     people.workspace.refresh(now=True)
     after = people.workspace.assemble(turn).prompt.text
     assert [line for line in before.splitlines() if line not in after.splitlines()] == [
-        line for line in before.splitlines() if "inbox/bob" in line
+        line for line in before.splitlines() if "inbox/bob" in line or "zebrabob" in line
     ]
 
 

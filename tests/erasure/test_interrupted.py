@@ -61,6 +61,9 @@ def people(tmp_path):
     place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
     room = made.talk("carol", "What was it?", f"He said: {sentence('zebrabob3')}", **place)
     made.sum_up(room, "zebrabob3 and more")
+    made.do(lambda state: state.execute("INSERT INTO identities VALUES ('telegram:7', 'bob', '', '')"))
+    made.talk("telegram:7", sentence("zebrabob70"), "Hello zebrabob71.", channel="telegram")
+    assert made.house  # everything is written
     yield made
     made.close()
 

@@ -3,7 +3,7 @@
 import os
 import tempfile
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from people import People, find_token, read_all, sentence
 
@@ -67,6 +67,13 @@ class Story:
 
 
 @settings(max_examples=100 if os.environ.get("FOREWORD_SOAK") else 12)
+@example(
+    steps=[
+        ("remember", "telegram:9", 0), ("say", "telegram:9", 1), ("say", "dave", 1), ("sum", "bob", 1),
+        ("quote", "carol", 1), ("overhear", "telegram:9", 1), ("say", "carol", 1), ("instruct", "telegram:9", 0),
+    ],
+    who="telegram:9",
+)  # fmt: skip
 @given(steps=STEPS, who=st.sampled_from(NAMES))
 def test_nothing_is_left(steps, who):
     """Whatever people said, were told, were remembered by and quoted: one is forgotten, and all others are not."""

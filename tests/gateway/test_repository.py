@@ -3,8 +3,11 @@
 import asyncio
 import threading
 
+from desk import open_desk
+
+from foreword.gateway.equipping import Equipping
 from foreword.gateway.repository import FRESH, MANY, Repositories
-from foreword.turn import Git
+from foreword.turn import NO_TOOLS, Git
 
 
 class Shelf:
@@ -90,3 +93,35 @@ def test_bounded():
 
     assert asyncio.run(run()) == MANY
     assert shelf.looks.count("0") == 2
+
+
+class Chosen:
+    """Chooses always the same model, and has no tools."""
+
+    async def choose(self, _agent, _named=""):
+        """Choose it."""
+        return "anthropic:claude-sonnet-5"
+
+    async def find(self, _agent):
+        """Find nothing."""
+        return NO_TOOLS, ()
+
+    async def offer(self, _claimed, tools):
+        """Offer what there is."""
+        return tools
+
+
+def test_not_even_opened(tmp_path):
+    """Below inner, and without a project, nobody looks at a repository at all."""
+    shelf = Shelf()
+
+    async def run():
+        equipping = Equipping(Chosen(), Chosen(), Chosen(), repositories=shelf.open())
+        with open_desk(tmp_path) as desk:
+            for fields in ({"user": "bob", "project": "a"}, {"user": "alice"}, {"user": "alice", "room": "kitchen"}):
+                assert (await equipping.equip(await desk.accept(**fields))).git is None
+            assert shelf.looks == []
+            claimed = await desk.accept(user="carol", project="a")
+            assert (await equipping.equip(claimed)).git == Git(branch="a-1")
+
+    asyncio.run(run())

@@ -81,7 +81,7 @@ def test_identities(fields, paired, expected):
         ({"situation": "friends"}, "friends", Trust.INNER),
         ({**GROUP, "place": "-900", "situation": "dm"}, "group", Trust.FAMILIAR),  # a request can only lower it
         ({"situation": "unheard-of"}, "unheard-of", Trust.PUBLIC),
-        ({"channel": "schedule", "sender": "alice"}, "system", Trust.FULL),
+        ({"channel": "scheduled", "sender": "alice"}, "system", Trust.FULL),
     ],
 )
 def test_situations(fields, situation, level):

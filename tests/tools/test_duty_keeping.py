@@ -130,8 +130,8 @@ def test_the_configuration_counts(ws, tmp_path):
     (tmp_path / "foreword.yaml").write_text(CONFIG.replace("ada: {}", "ada: {}").replace("Morning brief", "hedge"))
     ws.refresh(now=True)
     assert show(ws) == "### hedge\nTell what is due."
-    (row,) = [row for row in stand(ws).rows() if row.id == "responsibilities:Hedge (taken on)"]
-    assert row.reason == "the configuration has a responsibility of this title"
+    (row,) = [row for row in stand(ws).rows() if row.id == "responsibilities:taken-on-1"]
+    assert row.reason == "the configuration has a responsibility of the same title"
 
 
 def write(ws, text, **more):

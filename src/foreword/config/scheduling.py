@@ -159,6 +159,7 @@ def is_zone(name: str) -> bool:
 def check_schedules(places: Mapping[Any, Any]) -> Iterator[tuple[tuple[str | int, ...], int, str]]:
     """Find what is wrong with the schedules of a configuration, beyond their shape."""
     known = {kind: [str(keys[1]) for keys in places if len(keys) == 2 and keys[0] == kind] for kind in NAMED}
+    owners = {str(place.value): keys[1] for keys, place in places.items() if keys[2:3] == ("identities",) and keys[3:]}
     seen: dict[str, int] = {}
     for keys, place in places.items():
         entry = place.value
@@ -167,6 +168,9 @@ def check_schedules(places: Mapping[Any, Any]) -> Iterator[tuple[tuple[str | int
         for field, problem in (*judge_when(entry), *judge_names(entry, known)):
             where = (*keys, field) if field else keys
             yield where, places.get(where, place).line, problem
+        if owners.get(entry.to, entry.user) != entry.user:
+            where = (*keys, "to")
+            yield where, places.get(where, place).line, f"is an address of {owners[entry.to]}, not of {entry.user}"
         if first := seen.get(entry.known_as):
             yield keys, place.line, f"repeats the schedule {entry.known_as!r} from line {first}; give it another name"
         seen.setdefault(entry.known_as, place.line)

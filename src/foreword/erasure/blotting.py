@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from foreword.erasure.person import Person
+from foreword.erasure.person import DUTY, Person
 from foreword.erasure.runs import split
 from foreword.events.forgetting import FEW, GAP, LEAD, PLACE
 
@@ -22,12 +22,14 @@ class Blotter:
 
     def __init__(self, person: Person, *, memories: bool = True) -> None:
         self._runs = (person.own, person.remembered) if memories else (person.own,)
+        self._duties = person.duties if memories else ()
         few = [GAP.join(map(re.escape, words)) for text in person.kept if 0 < len(words := split(text)) < FEW]
         self._few = re.compile(rf"(?im)^({LEAD})(?:{'|'.join(few)})\W*?$") if few and memories else None
         name = f"(?:{'|'.join(map(re.escape, sorted(person.names)))})"
         lies, says = rf"/inbox/{name}(?![\w.-])", rf"unreviewed, saved for {name}(?= at | on |,|\))"
         paths = "".join(rf"|(?<![\w.-]){re.escape(path)}(?![\w.-])" for path in person.paths)
         self._lines = re.compile(rf"(?m)^.*(?:{lies}|{says}{paths}).*$")
+        paths += "".join(f"|{re.escape(slot)}" for slot in person.slots)
         self._names = re.compile(rf"((?:inbox/|users/|users\.|user |author: )){name}(?![\w.-]){paths}")
 
     def wipe(self, text: str) -> str:
@@ -37,6 +39,11 @@ class Blotter:
             text = self._few.sub(rf"\1{PLACE}", text)
         for runs in self._runs:
             text = runs.wipe(text)
+        for title, content in self._duties:
+            if text in (title, f"{DUTY}:{title}"):
+                text = text.removesuffix(title) + PLACE
+            elif title in text and content in text:  # the two together are no chance
+                text = text.replace(content, PLACE).replace(title, PLACE)
         return text
 
     def unname(self, text: str) -> str:

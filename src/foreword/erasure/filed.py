@@ -6,22 +6,23 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from functools import reduce
 
 from foreword.erasure.blotting import Blotter
-from foreword.erasure.holding import DISK, STATE, Bases, Given
+from foreword.erasure.holding import DISK, Bases, Given
 from foreword.erasure.person import Person
 from foreword.erasure.remembered import read_whole
 from foreword.erasure.rewriting import rewrite
 from foreword.erasure.runs import split
 from foreword.frozen import frozen
-from foreword.gateway.speakers import has_speakers, leave_out
-from foreword.sources.archived import is_archive
-from foreword.store.archives import Archive, drop_speaker, find_archives
+from foreword.sources.document import Document, one_line
+from foreword.sources.files import Files
 
 COUNTS = "counts.sqlite"
 TYPED = re.compile(r"typed-\w+")
 ENTRY = re.compile(r"(?m)\n?# [^\n]*\n(?:\+[^\n]*\n?)+")
+TRANSCRIPTS = ("groups", ".foreword/transcripts")
+SPEAKER = r"(?:[-*>#]+ +)?(?:\*\*|__)?{}(?:\*\*|__)?(?: +\([^)\n]*\))?:"
+ANYBODY = r"[\w.@+-]+(?: [\w.@+-]+){0,2}"
 
 
 @frozen(eq=True)
@@ -114,7 +115,7 @@ def read_entry(entry: str) -> str:
 
 @frozen(eq=True)
 class Transcripts:
-    """Conversations of rooms that were archived as Markdown: their part goes; those of private sessions go whole."""
+    """Conversations that were archived as Markdown: of rooms their part goes, of private sessions the file."""
 
     name: str = "transcripts"
     base: str = DISK
@@ -133,61 +134,52 @@ class Transcripts:
         """Take their words and the answers to them out."""
         changed = list(self._cut(bases, person))
         for place, text in changed:
-            if text:
-                rewrite(place, text)
-            else:
+            if text is None:
                 os.unlink(place)
+            else:
+                rewrite(place, text)
         return len(changed)
 
-    def _cut(self, bases: Bases, person: Person) -> Iterator[tuple[str, str]]:
-        """Cut what is theirs out of each transcript; where nobody speaks any more, nothing is left of it."""
-        blotter = Blotter(person)
-        for place in list_transcripts(bases.root):
+    def _cut(self, bases: Bases, person: Person) -> Iterator[tuple[str, str | None]]:
+        files, blotter = Files(bases.root), Blotter(person)
+        for path in list_transcripts(bases.root):
+            document, place = files.read(path), os.path.join(bases.root, path)
+            if not isinstance(document, Document):
+                continue
+            if (
+                one_line(document.field("session")) in person.sessions
+                or one_line(document.field("user")) in person.names
+            ):
+                yield place, None
+                continue
             text = read_whole(place)
-            after = blotter.wipe(cut_exact(reduce(leave_out, sorted(person.names), text), person))
+            after = blotter.wipe(cut_exact(cut_speaker(text, person.name), person))
             if after != text:
-                yield place, after if has_speakers(after) else ""
+                yield place, after
 
 
 def list_transcripts(root: str) -> Iterator[str]:
-    """List the transcripts of rooms, also drafts of them; what people wrote for a room is none."""
-    for folder, _, names in os.walk(os.path.join(root, "groups")):
-        for name in sorted(names):
-            place = os.path.join(folder, name)
-            if is_archive(os.path.relpath(place, root).replace(os.sep, "/")) and not os.path.islink(place):
-                yield place
+    """List the transcripts: Markdown that names the session it was; what people wrote for a room does not."""
+    files = Files(root)
+    for top in TRANSCRIPTS:
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                place = os.path.join(folder, name)
+                path = os.path.relpath(place, root).replace(os.sep, "/")
+                if name.endswith(".md") and not os.path.islink(place) and is_transcript(files, path):
+                    yield path
 
 
-@frozen(eq=True)
-class Archives:
-    """Which transcripts are theirs, and in which of a room they speak."""
+def is_transcript(files: Files, path: str) -> bool:
+    """Whether a file says which session it was."""
+    document = files.read(path)
+    return isinstance(document, Document) and bool(document.field("session"))
 
-    name: str = "archived conversations"
-    base: str = STATE
-    where: str = ".foreword/state.sqlite"
-    claims: tuple[str, ...] = ("state.archives.*",)
 
-    def find(self, bases: Bases, person: Person) -> int:
-        """Count the rows that name them."""
-        return len(list(self._list(bases, person)))
-
-    def give(self, bases: Bases, person: Person) -> Iterator[Given]:
-        """Give where their own lie; in those of rooms others speak, too."""
-        for _, one in self._list(bases, person):
-            if one.is_own:
-                yield Given(row={"path": one.path, "session": one.session, "agent": one.agent}, trust=one.clearance)
-
-    def forget(self, bases: Bases, person: Person) -> int:
-        """Remove the rows of their own, and their name from those of rooms."""
-        found = list(self._list(bases, person))
-        for name, one in found:
-            assert bases.state is not None
-            drop_speaker(bases.state, one, name)
-        return len(found)
-
-    def _list(self, bases: Bases, person: Person) -> Iterator[tuple[str, Archive]]:
-        for name in sorted(person.names):
-            yield from ((name, one) for one in (find_archives(bases.state, name) if bases.state else ()))
+def cut_speaker(text: str, name: str) -> str:
+    """Cut what somebody said out of a transcript: from the line with their name to the next one with a name."""
+    start, end = SPEAKER.format(re.escape(name)), SPEAKER.format(ANYBODY)
+    return re.sub(rf"(?m)^{start}(?:.*\n?)(?:(?!{end}|#|---).*(?:\n|\Z))*?(?={end}|^#|^---|\Z)", "", text)
 
 
 def cut_exact(text: str, person: Person) -> str:

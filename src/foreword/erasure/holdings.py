@@ -1,10 +1,12 @@
 """The table of everything that is kept of people, in the order in which it goes.
 
 What was made of somebody's words goes before the words themselves: by these it is found. So whoever is interrupted
-begins again and finds the rest. Identities go last: by them it is known which stranger this person was.
+begins again and finds the rest. Responsibilities and identities go last: by them it is known which sections showed
+their words, and which stranger this person was.
 """
 
-from foreword.erasure.filed import Archives, Counts, Folder, Transcripts, Typed
+from foreword.erasure.archived import Archives
+from foreword.erasure.filed import Counts, Folder, Transcripts, Typed
 from foreword.erasure.holding import PURSE, STATE, Holding
 from foreword.erasure.knowing import LOGGED
 from foreword.erasure.logged import Events, Prompts, Sections, Sums
@@ -51,7 +53,7 @@ HOLDINGS: tuple[Holding, ...] = (
     Retold(),
     Typed(),
     Transcripts(),
-    keep("bulletins", "bulletins", ":kept > 0", given="0", columns="text author"),
+    keep("bulletins", "bulletins", ":kept > 0", given="0", columns="text author source"),
     Summaries(),
     RoomLines(),
     Quotes(),
@@ -69,16 +71,15 @@ HOLDINGS: tuple[Holding, ...] = (
          columns="id title description steps"),
     keep("workflows", "workflows", f"session_id IN {SESSIONS}", trust=AT.format("workflows.session_id"),
          columns="text"),
-    Archives(),
     keep("tokens", "tokens", MINE),
     keep("pairings", "pairings", MINE),
     keep("overheard words", "overheard", MINE),
     keep("schedules", "schedules", MINE, trust="clearance"),
     keep("profiles", "profiles", MINE, trust="clearance"),
-    keep("responsibilities", "responsibilities", MINE, trust="3"),
     keep("instructions", "user_agent_prompt_customizations", MINE),
     keep("turns", "turns", f"id IN {TURNS} OR {MINE}", trust=AT.format("turns.session_id")),
     keep("sessions", "sessions", MINE, trust="clearance", columns="id user_id parent"),
+    Archives(),
     Facts(),
     Entries(),
     Indexed(),
@@ -88,5 +89,6 @@ HOLDINGS: tuple[Holding, ...] = (
     Events(),
     Folder(),
     Counts(),
+    keep("responsibilities", "responsibilities", MINE, trust="3"),
     keep("identities", "identities", f"{MINE} OR identity IN {NAMES}"),
 )  # fmt: skip

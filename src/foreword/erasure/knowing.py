@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from foreword.erasure.holding import Bases
-from foreword.erasure.person import NAMES, NOBODY, Person, find_all, find_others, find_said, mark
+from foreword.erasure.person import DUTY, NAMES, NOBODY, Person, find_all, find_others, find_said, mark
 from foreword.erasure.remembered import list_entries, read_kept, read_others
 from foreword.erasure.runs import Runs
 from foreword.events.forgetting import FEW, RUN
@@ -12,10 +12,12 @@ from foreword.events.row import name as name_logged
 LOGGED = "(SELECT id FROM theirs WHERE kind = 'logged')"
 # A loop of one's own may have sessions that the state does not know; the log says whose they were.
 ALONE = (
-    f"SELECT DISTINCT session_id FROM events WHERE user_id IN {LOGGED} AND session_id IS NOT NULL AND room IS NULL"
-    " AND NOT EXISTS (SELECT 1 FROM events AS other WHERE other.session_id = events.session_id"
+    "SELECT session_id FROM (SELECT DISTINCT session_id FROM events"
+    f" WHERE user_id IN {LOGGED} AND session_id IS NOT NULL AND room IS NULL) AS own"
+    " WHERE NOT EXISTS (SELECT 1 FROM events AS other WHERE other.session_id = own.session_id"
     f" AND other.user_id IS NOT NULL AND other.user_id NOT IN {LOGGED})"
 )
+DUTIES = f"SELECT title, content FROM responsibilities WHERE user_id IN {NAMES}"
 TURNS = (
     f"SELECT id, text, reply, prompt_hash FROM turns WHERE user_id IN {NAMES}"
     " OR session_id IN (SELECT id FROM theirs WHERE kind = 'session')"
@@ -41,6 +43,8 @@ def know(bases: Bases, name: str) -> Person:
         mark(base, {"session": sessions, "turn": turns, "trace": traces, "prompt": prompts})
     said = [*(row[1] for row in rows), *find_said(state)]
     kept = read_kept(bases.root, names)
+    duties = state.execute(DUTIES).fetchall() if state else []
+    mark(log, {"slot": {f"{DUTY}:{title}" for title, _ in duties}})
     return Person(
         name=name,
         names=frozenset(names),
@@ -51,6 +55,7 @@ def know(bases: Bases, name: str) -> Person:
         said=tuple(dict.fromkeys(said)),
         replies=tuple(dict.fromkeys(row[2] for row in rows if row[2])),
         kept=tuple(dict.fromkeys(kept)),
+        duties=tuple(duties),
         paths=tuple(path.removeprefix("memory/") for path in list_entries(bases.root, names)),
         own=learn(said, RUN, find_others(state)),
         remembered=learn(kept, FEW, (*find_others(state), *read_others(bases.root, names))),

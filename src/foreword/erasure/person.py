@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from foreword.erasure.holding import Bases
 
 NOBODY = ""
+DUTY = "responsibilities"  # the slot that shows what an agent has taken on
 NAMES = "(SELECT id FROM theirs WHERE kind = 'name')"
 SAID = (
     f"SELECT text FROM overheard WHERE user_id IN {NAMES}",
@@ -48,12 +49,20 @@ class Person:
     """What they were answered."""
     kept: tuple[str, ...] = ()
     """What is remembered of them: the entries and facts that they are the author of."""
+    duties: tuple[tuple[str, str], ...] = ()
+    """The title and the text of each responsibility that they gave to an agent, which others' prompts show, too."""
+
     paths: tuple[str, ...] = ()
     """Where these lie: the store, then the file."""
     own: Runs
     """What only they have said, by the words."""
     remembered: Runs
     """What is remembered of them and of nobody else, by the words."""
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """What sections are called that show these."""
+        return tuple(f"{DUTY}:{title}" for title, _ in self.duties)
 
 
 def find_others(state: sqlite3.Connection | None) -> Iterator[str]:

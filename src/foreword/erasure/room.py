@@ -161,6 +161,7 @@ QUOTING = (
     ("tasks", "steps", SHARED),
     ("workflows", "text", SHARED),
     ("schedules", "say", f"user_id NOT IN {NAMES}"),
+    ("schedules", "name", f"user_id NOT IN {NAMES} AND origin != 'config'"),
     ("responsibilities", "content", f"user_id NOT IN {NAMES}"),
 )
 SPOKEN = (

@@ -1,10 +1,12 @@
 """Runs of words: what makes a passage somebody's own, and how it is found again wherever it was repeated."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from foreword.events.forgetting import PLACE, RUN, WORD
 
 Run = tuple[str, ...]
+NONE: Mapping[int, dict[Run, bool]] = {}
 
 
 class Runs:
@@ -14,7 +16,8 @@ class Runs:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[int, dict[Run, bool]]] = {}
+        # By their first two words: few places of a long text begin so.
+        self._known: dict[tuple[str, str], dict[int, dict[Run, bool]]] = {}
 
     def learn(self, text: str, least: int) -> None:
         """Learn a text, unless it has fewer words than this."""
@@ -23,7 +26,9 @@ class Runs:
             return
         size = min(RUN, len(words))
         for at in range(len(words) - size + 1):
-            self._known.setdefault(words[at], {}).setdefault(size, {})[tuple(words[at : at + size])] = True
+            self._known.setdefault((words[at], words[at + 1]), {}).setdefault(size, {})[
+                tuple(words[at : at + size])
+            ] = True
 
     def share(self, texts: Iterable[str]) -> None:
         """Learn that others say whatever stands in these texts, too."""
@@ -31,8 +36,8 @@ class Runs:
             return
         for text in texts:
             words = split(text)
-            for at, word in enumerate(words):
-                for size, runs in self._known.get(word, {}).items():
+            for at, pair in enumerate(pairwise(words)):
+                for size, runs in self._known.get(pair, NONE).items():
                     if (run := tuple(words[at : at + size])) in runs:
                         runs[run] = False
 
@@ -51,8 +56,8 @@ class Runs:
     def _find(self, spoken: list[str]) -> Iterator[tuple[int, int]]:
         """Find the passages that are theirs alone: the first and the last word of each."""
         first, stop, alone = 0, -1, False
-        for at, word in enumerate(spoken):
-            for size, runs in self._known.get(word, {}).items():
+        for at, pair in enumerate(pairwise(spoken)):
+            for size, runs in self._known.get(pair, NONE).items():
                 own = runs.get(tuple(spoken[at : at + size]))
                 if own is None:
                     continue

@@ -15,12 +15,20 @@ PLACED = Trust.INNER  # the least clearance that is told of a project and of the
 class Equipping:
     """Finds what the turns of a workspace work with."""
 
-    def __init__(self, choices: Choices, toolbox: Toolbox, offering: Offering, host: Host | None = None) -> None:
+    def __init__(
+        self,
+        choices: Choices,
+        toolbox: Toolbox,
+        offering: Offering,
+        *,
+        host: Host | None = None,
+        repositories: Repositories | None = None,
+    ) -> None:
         self._choices = choices
         self._toolbox = toolbox
         self._offering = offering
         self._host = host
-        self._repositories = Repositories()
+        self._repositories = repositories or Repositories()
 
     async def equip(self, claimed: Claimed) -> Equipment:
         """Find what a turn works with."""

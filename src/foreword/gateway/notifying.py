@@ -8,9 +8,11 @@ from typing import Any
 from foreword.assembly import Assembly
 from foreword.errors import InputError, UnknownName
 from foreword.events.trace import make_id
+from foreword.gateway.lane import Lane
 from foreword.gateway.letter import Letter, post
 from foreword.gateway.schedule.destination import clear, find_address
 from foreword.gateway.schedule.schedules import Destination
+from foreword.gateway.telling import tell_there
 from foreword.gateway.writer import Writer
 from foreword.runtime.acting import HERE
 from foreword.tools import NOTIFYING, Answer
@@ -58,4 +60,6 @@ class Notifying:
         turn = HERE.get().trace.id if HERE.get(None) else ""
         letter = Letter(key=start + make_id(128), channel=channel, address=address, text=text, turn=turn)
         post(state, letter, now)
+        place = Lane(agent=assembly.turn.agent, channel=channel, room="", clearance=assembly.clearance.level, user=user)
+        tell_there(state, place, turn, text)
         return f"The notice is on its way to {user} on {channel}."

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from foreword.gateway.owner import is_dead, name_owner
 from foreword.gateway.past import Kind, Piece, add_piece
 from foreword.gateway.request import read_request, write_request
 from foreword.gateway.session import COLUMNS, read_session, touch
+from foreword.gateway.telling import tell_there
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, close, dump, load, recount
 from foreword.store.plans import add_plan
@@ -177,6 +178,8 @@ class SqliteInbox:
                 channel = claimed.incoming.through or claimed.incoming.channel
                 letter = Letter(key=claimed.turn, channel=channel, address=address, text=ending.text, turn=claimed.turn)
                 post(state, letter, ending.now)
+                if claimed.incoming.errand:
+                    tell_there(state, replace(claimed.session.lane, channel=channel), claimed.turn, ending.text)
             touch(state, claimed.session.id, ending.now)
 
         await self._writer.seal(work)

@@ -1,7 +1,6 @@
 """Sources of what a run is for: its delivery, where things belong, and what the agent has taken on."""
 
 from collections.abc import Container
-from functools import partial
 
 from foreword.blueprint import Planned
 from foreword.config.schema import Responsibility
@@ -27,16 +26,20 @@ def list_responsibilities(view: StaticView, entry: Planned) -> tuple[Item, ...] 
         else:
             items.append(Missing(entry=entry, name=title, reason="its content is blank"))
     if view.clearance >= KNOWN_FROM:
-        items += map(partial(show_taken, entry, {item.name.casefold() for item in items}), view.kept.responsibilities)
+        given = {item.name.casefold() for item in items}
+        items += [show_taken(entry, given, one, at) for at, one in enumerate(view.kept.responsibilities, 1)]
     return tuple(items) or absent(entry, "the agent has taken on nothing in particular")
 
 
-def show_taken(entry: Planned, given: Container[str], one: Responsibility) -> Item:
-    """Show what an agent has taken on while it runs; what the configuration says under the same title counts."""
+def show_taken(entry: Planned, given: Container[str], one: Responsibility, number: int) -> Item:
+    """Show what an agent has taken on while it runs; what the configuration says under the same title counts.
+
+    It is numbered: its title is somebody's words, and ids go into logs and sums.
+    """
+    name = f"taken-on-{number}"
     if one.title.casefold() in given:
-        reason = "the configuration has a responsibility of this title"
-        return Missing(entry=entry, name=f"{one.title} (taken on)", reason=reason)
-    return Section(entry=entry, name=one.title, title=one.title, text=one.content, origin=STORE, outside=True)
+        return Missing(entry=entry, name=name, reason="the configuration has a responsibility of the same title")
+    return Section(entry=entry, name=name, title=one.title, text=one.content, origin=STORE, outside=True)
 
 
 @source("storage", Pace.SESSION)

@@ -113,17 +113,6 @@ def settle(state: sqlite3.Connection, archive: Archive, moment: str) -> None:
     )
 
 
-def drop_speaker(state: sqlite3.Connection, archive: Archive, user: str) -> None:
-    """Forget that somebody speaks in a transcript; one in which nobody else does is forgotten whole."""
-    row = state.execute("SELECT people FROM archives WHERE path = ?", (archive.path,)).fetchone()
-    people = [one for one in json.loads(row[0]) if one != user] if row else []
-    if archive.is_own or not people:
-        drop_archive(state, archive.path)
-        return
-    order = "UPDATE archives SET people = ? WHERE path = ?"
-    state.execute(order, (json.dumps(people, ensure_ascii=False), archive.path))
-
-
 def drop_archive(state: sqlite3.Connection, path: str) -> None:
     """Forget a transcript; its file needs full from now on, until it is removed."""
     state.execute("DELETE FROM archives WHERE path = ?", (path,))

@@ -152,6 +152,13 @@ def test_not_heard(fields):
     assert hear(chat=-55, **fields) is None
 
 
+def test_a_link_with_a_code():
+    """A code that comes by a link is heard as if it had been typed, in private alone."""
+    assert hear("/start ABCD-2345").text == "ABCD-2345"
+    assert hear("/start").text == "/start"
+    assert hear("/start ABCD-2345", chat=-55).text == "/start ABCD-2345"
+
+
 def test_very_long():
     """A message may be longer than Telegram's own clients write."""
     assert len(hear("x" * 300_000).text) == 300_000

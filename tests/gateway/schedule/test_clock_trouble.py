@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from clockwork import MORNING, open_clockwork
+from clockwork import CONFIG, MORNING, open_clockwork
 from house import open_rows, read_log
 
 from foreword.testing import MovedClock, Says
@@ -142,7 +142,6 @@ def test_two_processes(tmp_path, stand_in):
 def test_edits_are_followed(tmp_path, stand_in):
     """A changed time is followed while it runs, other changes leave the time alone, and what is gone does not run."""
     stand_in.follow(*[Says(text="Here.")] * 4)
-    from clockwork import CONFIG
 
     async def run():
         async with open_clockwork(tmp_path, stand_in, DAILY % "") as house:

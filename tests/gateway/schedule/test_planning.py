@@ -188,3 +188,27 @@ def test_notices_are_few(tmp_path, stand_in):
 
     assert len(asyncio.run(run())) == 10
     assert "notify_user" not in {tool["name"] for tool in stand_in.requests[2].body["tools"]}
+
+
+def test_an_answer_is_understood(tmp_path, stand_in):
+    """What arrived by itself in a chat is part of the conversation there, in private and in rooms, and nowhere else."""
+    schedule = 'schedule: [{name: tea, cron: "0 8 * * *", user: alice, say: "Tea?", to: %s}]\n'
+
+    async def run(place, **where):
+        async with open_clockwork(tmp_path / place.strip('"'), stand_in, schedule % place) as house:
+            await say(house, **where)
+            await say(house, user="bob", channel="telegram", address="1002")
+            await house.at(8)
+            await until(lambda: any(text == "Shall I order tea?" for _, text in house.kept.letters))
+            await say(house, "Yes.", **where)
+            await say(house, "Yes.", user="bob", channel="telegram", address="1002")
+
+    for place, where in (('"telegram:1001"', PRIVATE), ("kitchen", ROOM)):
+        stand_in.requests.clear()
+        stand_in.follow(
+            Says(text="Hello."), Says(text="Hi."), Says(text="Shall I order tea?"), *[Says(text="Done.")] * 2
+        )
+        asyncio.run(run(place, **where))
+        *_, alice, bob = stand_in.requests
+        assert "Shall I order tea?" in str(alice.body["messages"])
+        assert "Shall I order tea?" not in str(bob.body)

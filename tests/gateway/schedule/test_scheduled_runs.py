@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 from clockwork import CONFIG, MORNING, open_clockwork
-from house import open_rows, read_log, until
+from house import LIVELY, QUICK, SOON, find_environ, open_rows, read_log, until
 
-from foreword.gateway.message import State
-from foreword.gateway.opening import open_gateway
+from foreword.gateway.message import Incoming, State
+from foreword.gateway.opening import Options, open_gateway
 from foreword.sources.builtin import read_prompt
-from foreword.testing import Called, MovedClock, Says
+from foreword.testing import Called, MovedClock, Says, make_workspace
 
 DAILY = 'schedule: [{name: brief, cron: "0 8 * * *", user: alice, say: "Morning check.", delivery: %s%s}]\n'
 BEAT = "schedule: [{name: beat, heartbeat: 30m, user: alice}]\n"
@@ -194,11 +194,6 @@ def test_a_crash_between(tmp_path, stand_in):
 
 def test_by_itself(tmp_path, stand_in):
     """A gateway that serves looks at the clock by itself."""
-    from house import LIVELY, QUICK, SOON, find_environ
-
-    from foreword.gateway.opening import Options
-    from foreword.testing import make_workspace
-
     stand_in.follow(Says(text="Good morning."))
 
     async def run():
@@ -211,3 +206,81 @@ def test_by_itself(tmp_path, stand_in):
             await until(lambda: stand_in.requests)
 
     asyncio.run(run())
+
+
+LOST = CONFIG.replace("alice: {trust: full", "alice: {trust: familiar").replace(
+    "bob: {trust: familiar", "bob: {trust: full"
+)
+GONE = CONFIG.replace("owner: alice", "owner: bob").replace("  alice: {trust: full", "  carol: {trust: full")
+
+
+@pytest.mark.parametrize(("config", "told"), [(GONE, "no user any more"), (LOST, "its words may hold more")])
+def test_a_creator_who_lost_trust(tmp_path, stand_in, config, told):
+    """Whom the workspace knows no more, or trusts less, has nothing run in their name that was planned above that."""
+    create = Called(name="schedule_create", arguments={"say": "Read the diary.", "cron": "0 8 * * *"})
+    stand_in.follow(Says(calls=(create,)), Says(text="I will."))
+
+    async def run():
+        async with open_clockwork(tmp_path, stand_in) as house:
+            accepted = await house.gateway.accept(Incoming(text="Plan it.", user="alice"))
+            await house.gateway.wait(accepted.turn)
+            house.edit(config)
+            return await house.at(8)
+
+    assert asyncio.run(run()) == []
+    assert len(stand_in.requests) == 2
+    errors = [error for kind, level, error, _ in read_log(tmp_path) if (kind, level) == ("channel_error", "warn")]
+    assert len(errors) == 1
+    assert told in errors[0]
+    with open_rows(tmp_path) as state:
+        assert told in state.execute("SELECT note FROM schedules").fetchone()[0]
+
+
+def test_less_trust_sees_less(tmp_path, stand_in):
+    """What the owner wrote down for somebody runs at what they are trusted with now, in another session."""
+    stand_in.follow(Says(text="One."), Says(text="Two."))
+
+    async def run():
+        schedule = DAILY % ("never", "")
+        async with open_clockwork(tmp_path, stand_in, schedule, BOOT_md="The safe is behind the clock.\n") as house:
+            (one,) = await house.at(8)
+            house.edit(LOST + schedule)
+            (two,) = await house.at(8, day=17)
+        return one.session, two.session
+
+    one, two = asyncio.run(run())
+    assert one != two
+    assert ["behind the clock" in str(request.body) for request in stand_in.requests] == [True, False]
+    assert "One." not in str(stand_in.requests[1].body)
+
+
+def test_an_address_of_somebody_else(tmp_path, stand_in):
+    """An address that is not the user's own gets nothing, whoever has it now."""
+    stand_in.follow(Says(text="never said"))
+    schedule = DAILY % ("always", ', to: "telegram:9999"')
+
+    async def run():
+        async with open_clockwork(tmp_path, stand_in, schedule) as house:
+            return await house.at(8), house.kept.letters
+
+    assert asyncio.run(run()) == ([], [])
+    assert stand_in.requests == []
+
+
+def test_a_dialect_without_a_place_for_it(tmp_path, stand_in):
+    """Where a blueprint has no slot for them, the words on delivery and the list of a heartbeat are in the message."""
+    stand_in.follow(Says(text="The bins go out."))
+    config = CONFIG.replace(
+        'model: "anthropic:claude-sonnet-5"', 'model: "anthropic:claude-sonnet-5", blueprint: spec010'
+    )
+
+    async def run():
+        async with open_clockwork(
+            tmp_path, stand_in, BEAT, config=config, HEARTBEAT_md="- put the bins out\n"
+        ) as house:
+            return await house.at(8)
+
+    assert len(asyncio.run(run())) == 1
+    message = read_message(stand_in.requests[0].body)
+    assert read_prompt("background/as_needed") in message
+    assert "bins out" in message

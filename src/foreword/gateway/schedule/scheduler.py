@@ -137,6 +137,7 @@ class Scheduler:
             situation=SITUATION,
             room=to.room,
             key=f"{schedule.id}@{key}",
+            origin=schedule.id,  # whatever else of it is edited meanwhile, it is the same run
             address=to.address if delivered else "",
             through=to.channel if delivered else "",
             errand=Errand(

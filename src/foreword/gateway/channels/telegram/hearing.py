@@ -5,6 +5,7 @@ edit that changes no words, such as a preview that Telegram adds, is not heard. 
 and every other that has words.
 """
 
+import re
 from collections import OrderedDict
 
 from aiogram.types import Chat as TelegramChat
@@ -16,6 +17,7 @@ from foreword.gateway.channels.telegram.words import clean, write_words
 from foreword.turn import Client
 
 NAME = "telegram"
+_LINK = re.compile(r"/start\s+([\w-]+)")  # what a link such as t.me/its_name?start=CODE says for whoever follows it
 CORRECTED = "[corrects an earlier message]"
 MANY = 5_000  # messages and albums that are remembered
 CHATS = {"private": Chat.PRIVATE, "group": Chat.GROUP, "supergroup": Chat.GROUP, "channel": Chat.BROADCAST}
@@ -34,6 +36,8 @@ class Hearing:
     def hear(self, message: Message, number: int, *, edited: bool) -> Heard | None:
         """Hear a message of an update with this number; nothing where nobody said anything new."""
         text = write_words(message)
+        if message.chat.type == "private" and (link := _LINK.fullmatch(text)):
+            text = link[1]
         if not text or self._is_a_bot(message) or (not edited and self._is_of_album(message)):
             return None
         key = f"{message.chat.id}:{message.message_id}"

@@ -14,6 +14,7 @@ from aiogram.exceptions import (
     TelegramServerError,
 )
 from aiogram.methods import TelegramMethod
+from aiogram.types import LinkPreviewOptions
 from aiogram.utils.token import TokenValidationError, validate_token
 from aiohttp import ClientConnectorError, ClientTimeout, ConnectionTimeoutError
 
@@ -43,6 +44,19 @@ class GetRawUpdates(TelegramMethod[list[dict[str, Any]]]):
     limit: int = 100
     timeout: int = 0
     allowed_updates: list[str]
+
+
+class SendText(TelegramMethod[dict[str, Any]]):
+    """Sends a message, and takes the answer as it is: that it arrived is all that is asked of it."""
+
+    __returning__ = dict[str, Any]
+    __api_method__ = "sendMessage"
+
+    chat_id: int
+    text: str
+    message_thread_id: int | None = None
+    parse_mode: str | None = None
+    link_preview_options: LinkPreviewOptions = LinkPreviewOptions(is_disabled=True)
 
 
 class Line:

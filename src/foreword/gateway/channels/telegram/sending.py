@@ -13,20 +13,18 @@ from aiogram.exceptions import (
     TelegramServerError,
     TelegramUnauthorizedError,
 )
-from aiogram.methods import GetMe, SendChatAction, SendMessage
-from aiogram.types import LinkPreviewOptions
+from aiogram.methods import GetMe, SendChatAction
 
 from foreword.frozen import frozen
 from foreword.gateway.channel import NeverDelivered, NotDelivered
 from foreword.gateway.channels.telegram.formatted import read_plain
-from foreword.gateway.channels.telegram.line import Line, Unreached, Unsure
+from foreword.gateway.channels.telegram.line import Line, SendText, Unreached, Unsure
 from foreword.gateway.channels.telegram.manners import Manners
 from foreword.gateway.channels.telegram.moves import Moves
 from foreword.gateway.channels.telegram.pacing import Pacer
 
 AWAY = 60.0  # seconds before something is sent again while Telegram cannot be reached
 FORMS = 3  # a message, then plain, then without its topic
-NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 
 
 @frozen(eq=True)
@@ -84,12 +82,11 @@ class Sending:
 
     async def _try(self, message: Message) -> None:
         """Send it as it is; what another form or another chat can mend is raised as it came."""
-        method = SendMessage(
+        method = SendText(
             chat_id=message.chat,
             text=message.text,
             message_thread_id=message.topic,
             parse_mode="HTML" if message.html else None,
-            link_preview_options=NO_PREVIEW,
         )
         try:
             await self._line.ask(method)
