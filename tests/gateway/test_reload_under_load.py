@@ -143,7 +143,7 @@ def test_under_load(tmp_path, stand_in, record_property):
     assert set(states) == {State.ANSWERED}
     faults = [event for event in told if event.type is EventType.CONFIG_RELOADED and event.level is Level.ERROR]
     broken = EDITS // 5
-    assert len(faults) == len(board.heard) == broken
+    assert len(faults) == len(board.heard) == broken, board.heard
     assert len(took) == EDITS - broken
     took.sort()
     record_property("median_s", took[len(took) // 2])

@@ -35,8 +35,8 @@ class Settled:
 
     def read(self, path: str, *, now: bool = False) -> Text:
         """Return the text at a path, None where there is none, or what is wrong with it; `now` waits for nothing."""
-        found = self._files.read_text(path)
-        with self._lock:
+        with self._lock:  # around the reading, too: what one thread read before another must not count after it
+            found = self._files.read_text(path)
             if not now and path in self._kept and found != self._kept[path] and not self._rests(path, found):
                 return self._kept[path]
             self._changing.pop(path, None)
@@ -47,10 +47,15 @@ class Settled:
         """Whether an edit was left alone for long enough, as far as the file tells or as it was seen."""
         clock = self._clock()
         seen, since = self._changing.setdefault(path, (found, clock))
-        if seen != found:
+        if seen == found and (clock - since >= DEBOUNCE or self._is_old(path)):
+            self._files.refresh(now=True)  # what was read may be as old as the last sweep, and half of what is there
+            seen = self._files.read_text(path)
+            if seen == found:
+                return True
+            found = seen
+        if self._changing[path][0] != found:
             self._changing[path] = (found, clock)
-            return False
-        return clock - since >= DEBOUNCE or self._is_old(path)
+        return False
 
     def _is_old(self, path: str) -> bool:
         """Whether a file was put in its place long ago; one that is gone does not tell."""
