@@ -356,26 +356,6 @@ def test_a_house_without_a_state(tmp_path):
     assert not (tmp_path / ".foreword" / "state.sqlite").exists()
 
 
-def test_transcripts(people):
-    """Of an archived conversation of a room their part goes; a text that the owner wrote for the room stays."""
-    head = '---\nroom: "kitchen"\npeople: "{}"\n---\n# Conversation with reid\n\n## carol, 2026\n\n> hello owltoken\n\n'
-    theirs = "## bob, 2026\n\n> zebrabob60\n> ## carol, 2026\n\n## reid (agent), 2026\n\n> Yes, zebrabob61.\n\n"
-    path, alone = (f"groups/kitchen/conversations/{name}.md" for name in ("one", "two"))
-    write_files(
-        people.folder,
-        {
-            path: f"{head.format('carol, bob')}(not answered)\n\n{theirs}## carol, 2027\n\n> bye\n",
-            alone: f"---\n---\n{theirs}",
-            "groups/kitchen/AGENTS.md": "bob: is in this room.\n",
-        },
-    )
-    forget(people.house, "bob")
-    with open(os.path.join(people.folder, path), encoding="utf-8") as file:
-        assert file.read() == f"{head.format('carol')}(not answered)\n\n## carol, 2027\n\n> bye\n"
-    assert not os.path.exists(os.path.join(people.folder, alone))
-    assert os.path.exists(os.path.join(people.folder, "groups/kitchen/AGENTS.md"))
-
-
 def test_archived_transcripts(people):
     """A transcript of a room is written anew without them, under a name that has none of their words either."""
     place = {"room": "hall", "situation": "group", "channel": "telegram"}

@@ -15,7 +15,7 @@ from foreword.words import Trust
 # What is made of many people's words, or holds the same once more, is not given; docs/erasure.md says so.
 NOT_GIVEN = {
     "recorded prompts of others that quote them", "memories saved for others that quote them", "typed lines",
-    "transcripts", "archived transcripts", "bulletins", "summaries of rooms", "lines told to other lanes of a room",
+    "archived transcripts", "bulletins", "summaries of rooms", "lines told to other lanes of a room",
     "texts of agents that quote them", "search index", "token counts",
 }  # fmt: skip
 

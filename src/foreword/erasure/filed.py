@@ -1,4 +1,4 @@
-"""Files beside the bases: a person's own folder, what was typed in the terminal, transcripts, and counts by hash."""
+"""Files beside the bases: a person's own folder, what was typed in the terminal, and counts by hash."""
 
 import os
 import re
@@ -7,22 +7,15 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
-from foreword.erasure.blotting import Blotter
 from foreword.erasure.holding import DISK, Bases, Given
 from foreword.erasure.person import Person
 from foreword.erasure.remembered import read_whole
 from foreword.erasure.rewriting import rewrite
-from foreword.erasure.runs import split
 from foreword.frozen import frozen
-from foreword.sources.document import Document, one_line
-from foreword.sources.files import Files
 
 COUNTS = "counts.sqlite"
 TYPED = re.compile(r"typed-\w+")
 ENTRY = re.compile(r"(?m)\n?# [^\n]*\n(?:\+[^\n]*\n?)+")
-TRANSCRIPTS = ("groups", ".foreword/transcripts")
-SPEAKER = r"(?:[-*>#]+ +)?(?:\*\*|__)?{}(?:\*\*|__)?(?: +\([^)\n]*\))?:"
-ANYBODY = r"[\w.@+-]+(?: [\w.@+-]+){0,2}"
 
 
 @frozen(eq=True)
@@ -111,84 +104,6 @@ class Typed:
 def read_entry(entry: str) -> str:
     """Read what was typed from an entry of the file: each of its lines begins with a plus."""
     return "\n".join(line[1:] for line in entry.splitlines() if line.startswith("+")).strip()
-
-
-@frozen(eq=True)
-class Transcripts:
-    """Conversations that were archived as Markdown: of rooms their part goes, of private sessions the file."""
-
-    name: str = "transcripts"
-    base: str = DISK
-    where: str = "groups/"
-    claims: tuple[str, ...] = ()
-
-    def find(self, bases: Bases, person: Person) -> int:
-        """Count the files that hold words of theirs."""
-        return sum(1 for _ in self._cut(bases, person))
-
-    def give(self, bases: Bases, person: Person) -> Iterator[Given]:  # noqa: ARG002
-        """Give nothing: what they said is given as the turns that it was."""
-        return iter(())
-
-    def forget(self, bases: Bases, person: Person) -> int:
-        """Take their words and the answers to them out."""
-        changed = list(self._cut(bases, person))
-        for place, text in changed:
-            if text is None:
-                os.unlink(place)
-            else:
-                rewrite(place, text)
-        return len(changed)
-
-    def _cut(self, bases: Bases, person: Person) -> Iterator[tuple[str, str | None]]:
-        files, blotter = Files(bases.root), Blotter(person)
-        for path in list_transcripts(bases.root):
-            document, place = files.read(path), os.path.join(bases.root, path)
-            if not isinstance(document, Document):
-                continue
-            if (
-                one_line(document.field("session")) in person.sessions
-                or one_line(document.field("user")) in person.names
-            ):
-                yield place, None
-                continue
-            text = read_whole(place)
-            after = blotter.wipe(cut_exact(cut_speaker(text, person.name), person))
-            if after != text:
-                yield place, after
-
-
-def list_transcripts(root: str) -> Iterator[str]:
-    """List the transcripts: Markdown that names the session it was; what people wrote for a room does not."""
-    files = Files(root)
-    for top in TRANSCRIPTS:
-        for folder, _, names in os.walk(os.path.join(root, top)):
-            for name in sorted(names):
-                place = os.path.join(folder, name)
-                path = os.path.relpath(place, root).replace(os.sep, "/")
-                if name.endswith(".md") and not os.path.islink(place) and is_transcript(files, path):
-                    yield path
-
-
-def is_transcript(files: Files, path: str) -> bool:
-    """Whether a file says which session it was."""
-    document = files.read(path)
-    return isinstance(document, Document) and bool(document.field("session"))
-
-
-def cut_speaker(text: str, name: str) -> str:
-    """Cut what somebody said out of a transcript: from the line with their name to the next one with a name."""
-    start, end = SPEAKER.format(re.escape(name)), SPEAKER.format(ANYBODY)
-    return re.sub(rf"(?m)^{start}(?:.*\n?)(?:(?!{end}|#|---).*(?:\n|\Z))*?(?={end}|^#|^---|\Z)", "", text)
-
-
-def cut_exact(text: str, person: Person) -> str:
-    """Cut what they were answered, where it stands word for word."""
-    for reply in person.replies:
-        if len(split(reply)) >= 3:
-            spaced = r"\s+(?:> ?)?".join(map(re.escape, reply.split()))
-            text = re.sub(spaced, "[forgotten]", text)
-    return text
 
 
 @frozen(eq=True)

@@ -6,7 +6,7 @@ their words, and which stranger this person was.
 """
 
 from foreword.erasure.archived import Archives
-from foreword.erasure.filed import Counts, Folder, Transcripts, Typed
+from foreword.erasure.filed import Counts, Folder, Typed
 from foreword.erasure.holding import PURSE, STATE, Holding
 from foreword.erasure.knowing import LOGGED
 from foreword.erasure.logged import Events, Prompts, Sections, Sums
@@ -52,7 +52,6 @@ HOLDINGS: tuple[Holding, ...] = (
     Sections(),
     Retold(),
     Typed(),
-    Transcripts(),
     keep("bulletins", "bulletins", ":kept > 0", given="0", columns="text author source"),
     Summaries(),
     RoomLines(),

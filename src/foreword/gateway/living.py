@@ -49,7 +49,8 @@ class Learning:
 
     def take_note(self, claimed: Claimed) -> None:
         """Take note of a message that has had its turn, if it is a person's own and nobody else's to read."""
-        if not is_own(claimed.session.lane) or claimed.incoming.situation == UNATTENDED:
+        incoming = claimed.incoming
+        if not is_own(claimed.session.lane) or incoming.errand or incoming.situation == UNATTENDED:
             return
         task = asyncio.create_task(self._learn(claimed))
         self._under_way.add(task)
