@@ -134,6 +134,8 @@ def check_files(workspace: "Workspace") -> Iterator[Check]:
 
 def list_files(workspace: "Workspace") -> set[str]:
     """List the files that a slot, the configuration or a folder may bring into a prompt."""
+    from foreword.sources.archived import is_archive
+
     config = workspace.config
     paths = {file.path for file in config.prompt.files}
     paths |= {situation.prompt_overlay for situation in config.situations.values() if situation.prompt_overlay}
@@ -144,5 +146,5 @@ def list_files(workspace: "Workspace") -> set[str]:
             continue  # reported with the agent
         paths |= {slot.file for slot in slots if slot.file and "{" not in slot.file}
     for folder in FOLDERS:
-        paths |= set(workspace.files.list(folder))
+        paths |= {path for path in workspace.files.list(folder) if not is_archive(path)}
     return paths

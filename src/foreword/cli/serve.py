@@ -41,7 +41,7 @@ def run(args: Namespace) -> int:
         settings = choose(args, workspace.config.server)
         environ = find_environ(workspace)
         channels = find_channels(workspace, environ)
-        options = Options(tree=None if args.quiet else sys.stderr, opens=channels)
+        options = Options(tree=None if args.quiet else sys.stderr, opens=channels, scheduling=True)
 
         def told(address: str) -> None:
             announce(address, list(channels), args)
@@ -96,8 +96,8 @@ COMMAND = Command(
     summary="run the gateway and its HTTP API",
     description="Serve the agents of a workspace over HTTP: OpenAI's chat completions under /v1, and the gateway's own "
     "routes under /api; with `telegram: {}` in foreword.yaml also on Telegram. It listens on the loopback unless told "
-    "otherwise, and every request needs a token. On Ctrl-C or SIGTERM it accepts nothing more, gives running turns "
-    "some time, and leaves the others to the next start.",
+    "otherwise, and every request needs a token. What is scheduled is fired. On Ctrl-C or SIGTERM it accepts nothing "
+    "more, gives running turns some time, and leaves the others to the next start.",
     examples=(
         "foreword serve",
         "foreword serve --port 9000 --quiet",

@@ -11,6 +11,7 @@ from foreword.config.finding import find as _find
 from foreword.config.finding import find_texts as _find_texts
 from foreword.config.finding import list_names as _list_names
 from foreword.config.people import Situation
+from foreword.config.scheduling import check_schedules
 from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Server
 from foreword.config.structure import settle, spell, structure
 from foreword.config.telegram import judge_token
@@ -56,9 +57,11 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_servers(places)
     yield from _check_providers(places)
     yield from _check_budgets(places)
+    yield from _check_bulletin(places)
     yield from _check_events(places)
     yield from _check_server(places)
     yield from _check_telegram(places)
+    yield from check_schedules(places)
 
 
 def _check_owner(places: Places) -> Iterator[Finding]:
@@ -163,6 +166,12 @@ def _check_events(places: Places) -> Iterator[Finding]:
     for keys, line, address in _find_texts(places, "events", "otlp"):
         if address and not address.startswith(("http://", "https://")):
             yield keys, line, "must be an address that begins with http:// or https://"
+
+
+def _check_bulletin(places: Places) -> Iterator[Finding]:
+    for keys, place in _find(places, "bulletin", "hours"):
+        if isinstance(place.value, int | float) and place.value != 0 and not 1 <= place.value <= LONGEST * 24:
+            yield keys, place.line, f"must be 0, or between 1 and {LONGEST * 24:,} hours, not {place.value}"
 
 
 def _check_server(places: Places) -> Iterator[Finding]:

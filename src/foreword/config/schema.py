@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from foreword.config.living import BulletinSettings
 from foreword.config.people import Room, Situation, User
+from foreword.config.scheduling import Schedule
 from foreword.config.telegram import TelegramBot
 from foreword.frozen import frozen
 from foreword.words import Trust, Vocabulary
@@ -266,14 +268,20 @@ class Config:
     """What goes into the prompt beyond the blueprint."""
     stores: Mapping[str, Store] = field(default_factory=lambda: dict(STORES))
     """Folders below memory/ and who may see them; private, shared and social exist unless replaced here."""
+    archive: bool = False
+    """Whether conversations that have ended are kept as Markdown with their room or person, each at its clearance."""
     memory: MemorySettings = field(default_factory=MemorySettings)
     """How memory is used beyond its menu."""
+    bulletin: BulletinSettings = field(default_factory=BulletinSettings)
+    """The digest of memory that travels with messages."""
     models: Mapping[str, ModelOverride] = field(default_factory=dict)
     """Facts about models that win over the built-in table."""
     providers: Mapping[str, ProviderAddress] = field(default_factory=dict)
     """Addresses of providers; one that is not known by name is taken to speak as OpenAI does."""
     budgets: Budgets = field(default_factory=Budgets)
     """What may be spent on models."""
+    schedule: tuple[Schedule, ...] = ()
+    """What agents are told later, and when."""
     events: Events = field(default_factory=Events)
     """The event log."""
     server: HttpServer = field(default_factory=HttpServer)

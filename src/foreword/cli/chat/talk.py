@@ -11,6 +11,7 @@ from rich.console import Console
 
 from foreword.assembly import Assembly
 from foreword.cli.chat.answer import Answer, Declined
+from foreword.cli.chat.bell import Bell
 from foreword.cli.chat.clean import clean
 from foreword.cli.chat.later import Later, note
 from foreword.cli.chat.weights import fetch_weights
@@ -29,6 +30,7 @@ from foreword.runtime.models import open_models
 from foreword.sources.clock import find_zone
 from foreword.store.plans import Plan, PlanState
 from foreword.turn import Turn
+from foreword.words import Trust
 
 SHORTEST = 4  # digits by which a session can be named
 
@@ -60,6 +62,13 @@ class Talk:
         self._terminal = terminal
         self._environ = environ
         self._seat = seat
+        self.bell = Bell(self.note, is_owner=self._is_owner)
+        gateway.reloading.board.ways.append(self.bell)
+
+    def _is_owner(self) -> bool:
+        """Whether the owner sits here, with nobody else who reads it."""
+        config = self.gateway.workspace.config
+        return self.place.user == config.owner and self.found.clearance.level is Trust.FULL
 
     @property
     def place(self) -> Incoming:

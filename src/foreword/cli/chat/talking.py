@@ -154,7 +154,7 @@ async def answer_lines(talk: Talk) -> int:
     warned = False
     while True:
         try:
-            with patch_stdout(raw=True):
+            with patch_stdout(raw=True), talk.bell.free():
                 text = await line.prompt_async(handle_sigint=False)
             warned = False
             if text.strip():

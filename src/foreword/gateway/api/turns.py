@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from foreword.events.prompts import read_prompt
 from foreword.events.sent import Sent
 from foreword.gateway.api.desk import AtDesk, Desk
+from foreword.gateway.api.device import Languages, read_device
 from foreword.gateway.api.faults import Fault, missing
 from foreword.gateway.api.shapes import (
     Cache,
@@ -52,7 +53,15 @@ router = APIRouter(prefix="/api/turns", tags=["turns"])
         **answers(402, 409, 502),
     },
 )
-async def say(asked: TurnRequest, desk: AtDesk, *, request: Request, response: Response, key: Key = None) -> Any:
+async def say(
+    asked: TurnRequest,
+    desk: AtDesk,
+    *,
+    request: Request,
+    response: Response,
+    key: Key = None,
+    languages: Languages = None,
+) -> Any:
     """Say something to an agent, and wait for the reply; the turn goes on even if nobody waits."""
     streamed = SSE in request.headers.get("accept", "")
     heard = Web(desk.user).hear(
@@ -60,6 +69,7 @@ async def say(asked: TurnRequest, desk: AtDesk, *, request: Request, response: R
         agent=asked.agent or "",
         situation=desk.choose_situation(asked.situation),
         session=asked.session or "",
+        client=read_device(asked.client, languages),
         key=key or "",
         asks=streamed,
     )

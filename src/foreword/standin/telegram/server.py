@@ -1,29 +1,26 @@
 """The stand-in of the Bot API as a server on the loopback."""
 
 import json
-import threading
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from foreword.standin.loopback import LoopbackServer, QuietDoor, serving
 from foreword.standin.telegram.bot import Flood, StandInBot
 from foreword.standin.telegram.faults import Delays, Drops, Errs, Refused
 
 
-class BotDoor(BaseHTTPRequestHandler):
+class BotDoor(QuietDoor):
     """Answers one request after the other on a connection."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # small pieces would wait 40 ms each
     server: "BotServer"
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         """Answer a request whose parameters are in its address."""
         self._answer({})
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
         """Answer a request whose parameters are in its body."""
         length = int(self.headers.get("Content-Length") or 0)
         raw = self.rfile.read(length)
@@ -75,25 +72,12 @@ class BotDoor(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def handle(self) -> None:
-        """Answer until the caller goes away, which is no error of ours."""
-        try:
-            super().handle()
-        except ConnectionError:
-            self.close_connection = True
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-class BotServer(ThreadingHTTPServer):
-    """A server that many may ask at once and whose threads end with the process."""
-
-    daemon_threads = True
-    request_queue_size = 512
+class BotServer(LoopbackServer):
+    """A server with the bot that it is for."""
 
     def __init__(self, bot: StandInBot) -> None:
-        super().__init__(("127.0.0.1", 0), BotDoor)
+        super().__init__(BotDoor)
         self.bot = bot
 
 
@@ -102,13 +86,6 @@ def listen_telegram(flood: Flood | None = None) -> Iterator[StandInBot]:
     """Answer a bot's requests on the loopback until the block ends; without a flood limit it may send as it likes."""
     bot = StandInBot(flood)
     server = BotServer(bot)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), name="foreword-telegram", daemon=True)
-    thread.start()
-    bot.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    bot.url = server.url
+    with serving(server, bot.closing):
         yield bot
-    finally:
-        bot.closing.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
