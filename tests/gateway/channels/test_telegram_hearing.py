@@ -170,9 +170,11 @@ def test_edits():
     hear("tea at four", hearing=hearing, message_id=5)
     same = hear("tea at four", hearing=hearing, message_id=5, edited=True, number=8)
     fixed = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
+    again = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
     unknown = hear("coffee", hearing=hearing, message_id=4, edited=True, number=10)
     assert same is None
     assert (fixed.text, fixed.key) == (f"{CORRECTED} tea at five", "1001:5:9")
+    assert again == fixed  # it was not kept, and comes once more
     assert unknown.text == f"{CORRECTED} coffee"
 
 

@@ -102,6 +102,12 @@ def test_empty(bot):
         deliver(bot, "  \n ")
 
 
+def test_no_chat(bot):
+    """What is no chat's id is never delivered to."""
+    with pytest.raises(NeverDelivered, match="its id is a number"):
+        deliver(bot, address="kitchen")
+
+
 def test_too_fast(bot):
     """A pause that Telegram asks for is kept for that chat, and for all of them when it asks for a second one."""
 

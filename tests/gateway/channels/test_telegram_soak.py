@@ -18,7 +18,7 @@ from foreword.testing import Drops, Errs, Says, listen, listen_telegram
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
 UPDATES = 10_000 if SOAK else 150
-PEOPLE = 600 if SOAK else 30
+PEOPLE, GROUPS = (1_000, 100) if SOAK else (30, 3)
 LIVES = (3.0, 30.0) if SOAK else (0.3, 1.2)  # seconds between two kills
 PATIENCE = 7_200.0 if SOAK else 240.0  # seconds after which it is a failure
 AHEAD = 60  # messages that nobody has thought about yet
@@ -65,7 +65,7 @@ class Weather:
 
 
 class Crowd(threading.Thread):
-    """People who write numbers in private and in a group; some messages come twice."""
+    """People who write numbers in private and in groups; some messages come twice."""
 
     def __init__(self, bot, model, seed):
         super().__init__(daemon=True)
@@ -79,7 +79,8 @@ class Crowd(threading.Thread):
                 time.sleep(0.005)
             user = 1_001 + self.chance.randrange(PEOPLE)
             if self.chance.random() < 0.1:
-                update = self.bot.say(f"@reid_bot number {number}", user=user, chat=-55, entities=MENTION)
+                group = -55 - self.chance.randrange(GROUPS)
+                update = self.bot.say(f"@reid_bot number {number}", user=user, chat=group, entities=MENTION)
             else:
                 update = self.bot.say(f"number {number}", user=user)
             if self.chance.random() < 0.02:

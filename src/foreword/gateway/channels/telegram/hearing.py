@@ -7,11 +7,12 @@ and every other that has words.
 
 import re
 from collections import OrderedDict
+from typing import TypeVar
 
 from aiogram.types import Chat as TelegramChat
 from aiogram.types import Message, MessageEntity, User
 
-from foreword.gateway.channel import Chat, Heard
+from foreword.gateway.channel import Chat, Heard, NeverDelivered
 from foreword.gateway.channels.telegram.moves import Moves
 from foreword.gateway.channels.telegram.words import clean, write_words
 from foreword.turn import Client
@@ -20,6 +21,7 @@ NAME = "telegram"
 _LINK = re.compile(r"/start\s+([\w-]+)")  # what a link such as t.me/its_name?start=CODE says for whoever follows it
 CORRECTED = "[corrects an earlier message]"
 MANY = 5_000  # messages and albums that are remembered
+T = TypeVar("T")
 CHATS = {"private": Chat.PRIVATE, "group": Chat.GROUP, "supergroup": Chat.GROUP, "channel": Chat.BROADCAST}
 
 
@@ -30,7 +32,7 @@ class Hearing:
         self._me = me
         self._moves = moves
         self._agent = agent
-        self._texts: OrderedDict[str, int] = OrderedDict()
+        self._texts: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._albums: OrderedDict[str, int] = OrderedDict()
 
     def hear(self, message: Message, number: int, *, edited: bool) -> Heard | None:
@@ -41,13 +43,12 @@ class Hearing:
         if not text or self._is_a_bot(message) or (not edited and self._is_of_album(message)):
             return None
         key = f"{message.chat.id}:{message.message_id}"
+        known, when = self._texts.get(key, (0, number))
+        remember(self._texts, key, (hash(text), number))
         if edited:
-            if self._texts.get(key) == hash(text):
+            if known == hash(text) and when != number:  # of the same number it is the same edit, which was not kept
                 return None
-            remember(self._texts, key, hash(text))
             key, text = f"{key}:{number}", f"{CORRECTED} {text}"
-        else:
-            remember(self._texts, key, hash(text))
         return self._make(message, key, text)
 
     def _make(self, message: Message, key: str, text: str) -> Heard:
@@ -99,7 +100,7 @@ class Hearing:
         return written.partition("@")[2].casefold() == (self._me.username or "").casefold()
 
 
-def remember(known: OrderedDict[str, int], key: str, what: int) -> None:
+def remember(known: OrderedDict[str, T], key: str, what: T) -> None:
     """Remember something, and forget what was remembered first."""
     known[key] = what
     known.move_to_end(key)
@@ -121,6 +122,9 @@ def write_address(message: Message) -> str:
 
 
 def read_address(address: str) -> tuple[int, int | None]:
-    """Read a chat and a topic."""
+    """Read a chat and a topic; nothing is ever delivered to what is neither."""
     chat, _, topic = address.partition("/")
-    return int(chat), int(topic) if topic else None
+    try:
+        return int(chat), int(topic) if topic else None
+    except ValueError:
+        raise NeverDelivered(f"{address!r} is no chat of Telegram; its id is a number") from None

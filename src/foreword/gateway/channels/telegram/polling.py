@@ -76,7 +76,8 @@ class Polling:
         chats: dict[object, list[tuple[int, Heard]]] = {}
         for update in ordered:
             if heard := self._read(update, hearing):
-                chats.setdefault(heard.address, []).append((update["update_id"], heard))
+                chat = heard.address.partition("/")[0]
+                chats.setdefault(chat, []).append((update["update_id"], heard))
         failed = await asyncio.gather(*(self._hand_in(line) for line in chats.values()))
         lost = [number for number in failed if number]
         return (False, min(lost)) if lost else (True, ordered[-1]["update_id"] + 1)
