@@ -1,20 +1,15 @@
 """Claims about conversations that are kept as Markdown when they have ended."""
 
 import asyncio
-import os
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
-from house import CONFIG, FILES, open_house, say
+from house import CONFIG, FILES, open_house, open_rows, say
 
-from foreword.config import load
-from foreword.gateway.archiving import Archiving, rewrite
+from foreword.gateway.archiving import Archiving
 from foreword.gateway.message import Incoming
 from foreword.runtime.history import say as utter
 from foreword.sources.document import parse_document
-from foreword.store.archives import list_archives
-from foreword.store.state import open_state
 from foreword.testing import NOON, Called, Heard, MovedClock, Says
 from foreword.words import Trust
 
@@ -105,11 +100,9 @@ def test_a_room(tmp_path, stand_in):
         assert 'people: "alice, bob"' in text
         assert f"## bob, {here.clock().date()} 1" in text
         assert "+01:00\n\n> I do." in text
-        found = list_archives(str(tmp_path), "bob")
-        assert [(one.path, one.room, one.is_own, one.clearance) for one in found] == [
-            (path, "den", False, Trust.FAMILIAR)
-        ]
-        assert list_archives(str(tmp_path), "carol") == []
+        with open_rows(tmp_path) as state:
+            rows = state.execute("SELECT path, room, user_id, clearance, people FROM archives").fetchall()
+        assert rows == [(path, "den", "", int(Trust.FAMILIAR), '["alice", "bob"]')]
 
 
 def test_no_results_of_tools(tmp_path, stand_in):
@@ -251,27 +244,3 @@ def test_by_itself(tmp_path, stand_in):
 
     asyncio.run(run())
     assert len(list(Path(tmp_path).glob("users/alice/conversations/*.md"))) == 1
-
-
-def test_erased(tmp_path, stand_in):
-    """What is erased from the state is not in a transcript that is written anew, and an empty one goes."""
-    place = {"channel": "web", "room": "den", "situation": "group"}
-
-    @study(tmp_path, stand_in)
-    async def _(here):
-        await say(here.gateway, "Keep this.", user="alice", **place)
-        await say(here.gateway, "Forget this.", user="bob", **place)
-        await here.begin_anew(**place)
-        await here.archiving.archive()
-
-    config = load(ARCHIVED, "foreword.yaml")
-    (archive,) = list_archives(str(tmp_path), "bob")
-    with closing(open_state(os.path.join(tmp_path, ".foreword")).connection) as state:
-        state.execute("PRAGMA foreign_keys=OFF")
-        for user, left in (("bob", True), ("alice", False)):
-            state.execute("DELETE FROM history WHERE turn_id IN (SELECT id FROM turns WHERE user_id = ?)", (user,))
-            assert rewrite(state, str(tmp_path), archive, config) is left
-            path = tmp_path / archive.path
-            assert path.exists() is left
-            assert not left or ("Keep this." in path.read_text(), "Forget" in path.read_text()) == (True, False)
-    assert list_archives(str(tmp_path), "alice") == []

@@ -1,7 +1,4 @@
-"""Transcripts that the gateway keeps: a private one goes, that of a room is written anew from what is left.
-
-Its name may have words of who spoke first, so what is written anew has another one.
-"""
+"""Transcripts that the gateway keeps: a private one goes, that of a room is written anew from what is left."""
 
 import os
 import sqlite3

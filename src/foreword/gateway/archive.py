@@ -2,7 +2,6 @@
 
 import os
 import re
-from contextlib import suppress
 from hashlib import sha256
 from zoneinfo import ZoneInfo
 
@@ -81,9 +80,3 @@ def write_file(root: str, path: str, text: str) -> None:
     with drafted(place, text.encode("utf-8", "replace").decode()) as draft:
         os.chmod(draft, CLOSED)
         os.replace(draft, place)
-
-
-def remove_file(root: str, path: str) -> None:
-    """Remove a transcript."""
-    with suppress(FileNotFoundError):
-        os.unlink(os.path.join(root, *path.split("/")))

@@ -16,12 +16,12 @@ from foreword.config.schema import Config
 from foreword.errors import InputError
 from foreword.events.event import NOBODY, EventType, Recorder
 from foreword.events.trace import Timepiece, Trace, describe_error
-from foreword.gateway.archive import describe_archive, find_folder, find_other, remove_file, show, write_file
+from foreword.gateway.archive import describe_archive, find_folder, find_other, show, write_file
 from foreword.gateway.moment import write_moment
-from foreword.gateway.session import COLUMNS, Session, get_session, read_session
+from foreword.gateway.session import COLUMNS, Session, read_session
 from foreword.gateway.transcript import read_transcript
 from foreword.gateway.writer import Writer
-from foreword.store.archives import Archive, drop_archive, reserve, settle
+from foreword.store.archives import reserve, settle
 from foreword.store.state import open_state
 from foreword.workspace import Workspace
 
@@ -116,20 +116,3 @@ class Archiving:
             self._failed.add(what)
             said = {**describe_error(error), "transcript": what}
             Trace(self._recorder, NOBODY, Timepiece(now=self._clock)).tell(EventType.CHANNEL_ERROR, **said)
-
-
-def rewrite(state: sqlite3.Connection, root: str, archive: Archive, config: Config) -> bool:
-    """Write a transcript anew from what the state has of it now; where that is nothing, its file goes, too.
-
-    Whoever erases something from the state calls it for `list_archives`; returned is whether one is left.
-    """
-    session = get_session(state, archive.session)
-    transcript = read_transcript(state, session) if session else None
-    if transcript is None or not transcript.exchanges:
-        remove_file(root, archive.path)
-        drop_archive(state, archive.path)
-        return False
-    write_file(root, archive.path, show(transcript, config))
-    renewed = replace(archive, people=transcript.people, upto=transcript.upto)
-    settle(state, renewed, write_moment(transcript.exchanges[-1].finished))
-    return True

@@ -1,29 +1,18 @@
 """Archives: which file of the workspace holds the transcript of which session.
 
-    for archive in list_archives("assistant", "bob"):
-        print(archive.path, archive.clearance, archive.is_own)
-
 The rows are what decides who may read a transcript. A row is there before its file, so that a crash leaves no file that
 is written twice under two names.
 """
 
 import json
-import os
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 
 from foreword.frozen import frozen
 from foreword.sources.archived import Archived
-from foreword.store.state import STATE_FILE, open_state
 from foreword.words import Trust
 
-FOLDER = ".foreword"
 COLUMNS = "path, session_id, agent, channel, room, user_id, clearance, people, upto"
-SPEAKING = (
-    f"SELECT {COLUMNS} FROM archives WHERE user_id = ?"  # noqa: S608 - our own words
-    " OR EXISTS (SELECT 1 FROM json_each(people) WHERE value = ?) ORDER BY path"
-)
 RESERVE = f"INSERT OR IGNORE INTO archives ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, '[]', 0)"  # noqa: S608 - our own words
 
 
@@ -49,21 +38,6 @@ class Archive:
     def is_own(self) -> bool:
         """Whether it is one person's alone, and no room's."""
         return bool(self.user)
-
-
-def list_archives(root: str, user: str) -> list[Archive]:
-    """List the transcripts of a workspace in which a person speaks: their own, and those of rooms."""
-    folder = os.path.join(root, FOLDER)
-    if not os.path.exists(os.path.join(folder, STATE_FILE)):
-        return []
-    with closing(open_state(folder).connection) as state:
-        return find_archives(state, user)
-
-
-def find_archives(state: sqlite3.Connection, user: str) -> list[Archive]:
-    """Find the transcripts in which a person speaks."""
-    found = state.execute(SPEAKING, (user, user))
-    return [read_archive(row) for row in found]
 
 
 def read_archive(row: Sequence[object]) -> Archive:
