@@ -47,7 +47,7 @@ class Weather:
         self._lock = threading.Lock()
         self.faults = Counter()
 
-    def __call__(self, method, _params):
+    def __call__(self, method, params):
         """Choose what goes wrong with a request."""
         with self._lock:
             lot = self._chance.random()
@@ -55,6 +55,7 @@ class Weather:
         if method == "sendMessage":
             slow = Errs(status=429, description="Too Many Requests: retry after 1", retry_after=1)
             broken = Errs(status=400, description="Bad Request: can't parse entities: by chance")
+            broken = broken if "parse_mode" in params else None  # what is plain can always be parsed
             kinds = [Drops(), Drops(done=True), Errs(status=500), broken, slow]
             fault = kinds[int(lot * 100)] if lot < 0.05 else None
         elif method in ("getUpdates", "sendChatAction"):
