@@ -56,5 +56,7 @@ def test_not_told_below(state):
     replace_instructions(state, "alice", "reid", "Mention the surprise party.", Trust.FULL)
     assert find_instructions(state, "alice", "reid", Trust.FULL) == "Mention the surprise party."
     assert find_instructions(state, "alice", "reid", Trust.INNER) is None
+    with pytest.raises(InputError, match="cannot be changed"):
+        replace_instructions(state, "alice", "reid", "", Trust.INNER)
     replace_instructions(state, "alice", "reid", "Be brief.")
     assert find_instructions(state, "alice", "reid", Trust.FAMILIAR) == "Be brief."

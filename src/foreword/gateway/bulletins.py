@@ -21,7 +21,7 @@ from foreword.gateway.writer import Writer
 from foreword.memory.digest import Survey, fill, shorten, write_digest, write_excerpts
 from foreword.sources.builtin import read_prompt
 from foreword.sources.document import Document, normalise
-from foreword.store.bulletins import NEVER, Made, begin_bulletin, end_bulletin, find_made
+from foreword.store.bulletins import Made, begin_bulletin, end_bulletin, find_made
 from foreword.turn import Bulletin, Turn
 from foreword.words import Mode, Trust
 from foreword.workspace import Workspace, choose_mode
@@ -140,7 +140,7 @@ def find_due(state: sqlite3.Connection, config: Config, policy: str, now: dateti
 
 def is_void(made: Made, policy: str) -> bool:
     """Whether there is no bulletin, or one that was made when other people could read other memories."""
-    return made == NEVER or (made.source != "" and not made.source.startswith(policy))
+    return not made.moment or (made.source != "" and not made.source.startswith(policy))
 
 
 def label(assembly: Assembly, clearance: Trust) -> Assembly:

@@ -15,7 +15,7 @@ BEGIN = (
     "INSERT INTO bulletins (agent, clearance, text, author, made) VALUES (?, ?, '', '', ?)"
     " ON CONFLICT (agent, clearance) DO UPDATE SET made = excluded.made WHERE made = ?"
 )
-END = "UPDATE bulletins SET text = ?, author = ?, source = ? WHERE agent = ? AND clearance = ?"
+END = "UPDATE bulletins SET text = ?, author = ?, source = ? WHERE agent = ? AND clearance = ? AND made = ?"
 
 
 @frozen(eq=True)
@@ -48,10 +48,10 @@ def begin_bulletin(state: sqlite3.Connection, agent: str, clearance: Trust, now:
 
 
 def end_bulletin(state: sqlite3.Connection, agent: str, bulletin: Bulletin, made: Made) -> None:
-    """Put a new text in the place of the old one."""
-    state.execute(END, (bulletin.text, made.author, made.source, agent, int(bulletin.trust)))
+    """Put a new text in the place of the old one, unless a memory was forgotten meanwhile that may be in it."""
+    state.execute(END, (bulletin.text, made.author, made.source, agent, int(bulletin.trust), made.moment))
 
 
 def drop_bulletins(state: sqlite3.Connection) -> None:
-    """Take every text away, since a memory was forgotten that may be in it; a new one is made when it is due."""
-    state.execute("UPDATE bulletins SET text = '', source = ''")
+    """Take every text away, since a memory was forgotten that may be in it; a new one is due."""
+    state.execute("UPDATE bulletins SET text = '', source = '', made = ''")

@@ -7,6 +7,7 @@ from foreword.errors import InputError
 from foreword.words import Trust
 
 LONGEST = 20_000  # characters; a prompt shows fewer, the store keeps them whole
+FIXED = "the standing instructions cannot be changed in this conversation; a person can, by foreword instructions set"
 FIND = (
     "SELECT instructions FROM user_agent_prompt_customizations WHERE user_id = ? AND agent_name = ? AND clearance <= ?"
 )
@@ -27,17 +28,19 @@ def find_instructions(state: sqlite3.Connection, user: str, agent: str, clearanc
 
 
 def replace_instructions(
-    state: sqlite3.Connection, user: str, agent: str, text: str, learned: Trust = Trust.FAMILIAR
+    state: sqlite3.Connection, user: str, agent: str, text: str, learned: Trust | None = None
 ) -> str:
     """Keep a text in the place of a person's instructions for an agent, whole or not at all; a blank one clears them.
 
-    What an agent learned at a clearance is not told below it; a person's own hand may write for all. Returns what is
-    kept.
+    What an agent learned at a clearance is not told below it, and does not replace what it cannot know of; a person's
+    own hand writes for all. Returns what is kept.
     """
     if not user:
         raise InputError("instructions belong to a person, and nobody is named")
     kept = check_text(text)
-    state.execute(REPLACE, (user, agent, kept, int(learned), stamp()))
+    if learned is not None and find_instructions(state, user, agent) != find_instructions(state, user, agent, learned):
+        raise InputError(FIXED)
+    state.execute(REPLACE, (user, agent, kept, int(Trust.FAMILIAR if learned is None else learned), stamp()))
     return kept
 
 
