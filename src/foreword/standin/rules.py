@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from foreword.standin.blocks import Body, list_parts
+from foreword.caching.blocks import Body, list_parts
 
 MOST_MARKS = 4
 

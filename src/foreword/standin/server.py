@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from foreword.standin.blocks import write
+from foreword.caching.blocks import write
 from foreword.standin.script import Breaks, Garbles, Hangs, Line, Refuses, Says
 from foreword.standin.shapes import Shape, refuse
 from foreword.standin.speech import Speech
