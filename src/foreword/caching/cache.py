@@ -135,9 +135,7 @@ def split(blocks: Sequence[Block]) -> Iterator[Block]:
 def cut_block(block: Block) -> tuple[Block, ...]:
     """Cut one block."""
     place = block.key.partition(" ")[0]
-    return tuple(
-        replace(block, key=f"{place} {at} {piece}", text=piece) for at, piece in enumerate(cut(block.text))
-    )
+    return tuple(replace(block, key=f"{place} {at} {piece}", text=piece) for at, piece in enumerate(cut(block.text)))
 
 
 def cut(text: str) -> tuple[str, ...]:

@@ -101,7 +101,9 @@ def keep_held(lines: Lines, old: Lines, held: Mapping[str, Line], away: frozense
     for at, line in enumerate(old):
         if line.id in held and line.id not in names:
             before = {one.id for one in old[:at]}
-            kept.insert(max((number for number, one in enumerate(kept, 1) if one.id in before), default=0), held[line.id])
+            kept.insert(
+                max((number for number, one in enumerate(kept, 1) if one.id in before), default=0), held[line.id]
+            )
     return tuple(kept)
 
 

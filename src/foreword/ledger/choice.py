@@ -78,7 +78,9 @@ def find_warm(frozen: Frozen, wanted: Wanted, moment: Moment) -> tuple[int, Grou
     if not warm:
         minutes = find_idle(frozen, moment.now).total_seconds() / 60
         short = last.tokens < facts.minimum
-        why = f"{last.tokens:,} tokens are too few to be cached" if short else f"nothing was sent for {minutes:,.0f} min"
+        why = (
+            f"{last.tokens:,} tokens are too few to be cached" if short else f"nothing was sent for {minutes:,.0f} min"
+        )
         return 0, Ground.COLD, f"the cache is cold: {why}"
     return warm, None, ""
 

@@ -95,13 +95,14 @@ def decide(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> It
         if change.id in choice.held:
             deed, why = Deed.HOLD, hold(change)
         elif change.id in said:
-            deed, why = Deed.APPEND, reason if rebase is None else f"its block stays where it is, though {rebase.reason}"
+            deed, why = (
+                Deed.APPEND,
+                reason if rebase is None else f"its block stays where it is, though {rebase.reason}",
+            )
         else:
             deed, why = Deed.REBASE, rebase.reason if rebase else SAME
         tokens = said[change.id].tokens if change.id in said else 0
-        yield Decision(
-            section=change.id, what=change.what, deed=deed, reason=why, policy=change.policy, tokens=tokens
-        )
+        yield Decision(section=change.id, what=change.what, deed=deed, reason=why, policy=change.policy, tokens=tokens)
 
 
 def hold(change: Change) -> str:

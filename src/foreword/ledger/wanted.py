@@ -1,15 +1,17 @@
 """What a turn wants its session to know: the leading stable part of its prompt, line by line."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+from hashlib import sha256
 
 from foreword.budget import Fit, Fitted
 from foreword.frozen import frozen
 from foreword.ledger.line import Base, Line, lead
 from foreword.ledger.state import Identity
-from foreword.render import Layout, Prompt
+from foreword.render import Block, Layout, Prompt, Span
 from foreword.sources import Missing
-from foreword.words import Policy, Verdict
+from foreword.turn import Message, Toolset
+from foreword.words import Policy, Trust, Verdict
 
 
 @frozen
@@ -33,59 +35,63 @@ class Wanted:
 
 
 @frozen
-class Rules:
-    """What the owner has decided about edits, for files and for single edits."""
+class Draft:
+    """A prompt as it was rendered, with what the ledger needs to know about it."""
 
-    files: Mapping[str, Policy] = field(default_factory=dict)
-    """By path."""
-    edits: Mapping[str, Policy] = field(default_factory=dict)
-    """By section, for this edit alone; they win."""
+    prompt: Prompt
+    fit: Fit
+    layout: Layout
+    clearance: Trust
+    model: str
+    tools: Toolset
+    said: tuple[Message, ...] = ()
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    """What the owner has decided about edits, by file."""
 
 
-def want(identity: Identity, prompt: Prompt, fit: Fit, layout: Layout, rules: Rules, said: Sequence[str]) -> Wanted:
-    """Say what a turn wants, from its fitted sections and the prompt that was rendered of them."""
+def want(draft: Draft, edits: Mapping[str, Policy]) -> Wanted:
+    """Say what a turn wants; what was decided about a single edit wins over what holds for its file."""
+    schemas = "\n".join(tool.schema for tool in draft.tools.tools)
     return Wanted(
-        identity=identity,
-        prompt=prompt,
-        base=find_base(prompt, fit, layout, rules),
-        layout=layout,
-        tool_tokens=fit.tool_tokens,
-        edits=rules.edits,
-        withheld=frozenset(list_withheld(fit)),
-        said=tuple(said),
+        identity=Identity(clearance=draft.clearance, model=draft.model, tools=sha256(schemas.encode()).hexdigest()),
+        prompt=draft.prompt,
+        base=find_base(draft, edits),
+        layout=draft.layout,
+        tool_tokens=draft.fit.tool_tokens,
+        edits=edits,
+        withheld=frozenset(list_withheld(draft.fit)),
+        said=tuple(message.text for message in draft.said),
     )
 
 
-def find_base(prompt: Prompt, fit: Fit, layout: Layout, rules: Rules) -> Base:
+def find_base(draft: Draft, edits: Mapping[str, Policy]) -> Base:
     """Find the lines of the leading stable part."""
-    known = {one.item.id: one for run in fit.runs for one in run.items if isinstance(one, Fitted)}
+    known = {one.item.id: one for run in draft.fit.runs for one in run.items if isinstance(one, Fitted)}
     blocks = []
-    for block in lead(prompt.blocks):
-        lines = []
-        for span in block.spans:
-            one, piece = known[span.id], block.text[span.start : span.end]
-            section = one.item
-            lines.append(
-                Line(
-                    id=span.id,
-                    title=section.title or section.slot.title or section.id,
-                    pace=block.pace,
-                    text=layout.draw(section, one.body or ""),
-                    piece=piece,
-                    tokens=span.tokens,
-                    governs=section.slot.governs,
-                    policy=rules.edits.get(span.id, rules.files.get(section.path, Policy.AUTO)),
-                )
-            )
-        blocks.append(tuple(lines))
+    for block in lead(draft.prompt.blocks):
+        lines = (make_line(known[span.id], block, span, draft) for span in block.spans)
+        blocks.append(tuple(replace(line, policy=edits.get(line.id, line.policy)) for line in lines))
     return Base(blocks=tuple(blocks))
+
+
+def make_line(one: Fitted, block: Block, span: Span, draft: Draft) -> Line:
+    """Make the line of a section."""
+    section = one.item
+    return Line(
+        id=span.id,
+        title=section.title or section.slot.title or section.id,
+        pace=block.pace,
+        text=draft.layout.draw(section, one.body or ""),
+        piece=block.text[span.start : span.end],
+        tokens=span.tokens,
+        governs=section.slot.governs,
+        policy=draft.policies.get(section.path, Policy.AUTO),
+    )
 
 
 def list_withheld(fit: Fit) -> Iterator[str]:
     """List the sections that the clearance of the turn may not see."""
     for run in fit.runs:
         for one in run.items:
-            missing = isinstance(one, Missing)
-            verdict = one.verdict
-            if verdict is Verdict.WITHHELD:
-                yield one.id if missing else one.item.id
+            if one.verdict is Verdict.WITHHELD:
+                yield one.id if isinstance(one, Missing) else one.item.id

@@ -51,9 +51,7 @@ def foresee(stage: Stage, service: Service, calls: Sequence[Call]) -> Result:
     return best
 
 
-def attempt(
-    stage: Stage, service: Service, calls: Sequence[Call], plan: Mapping[tuple[int, str], Policy]
-) -> Result:
+def attempt(stage: Stage, service: Service, calls: Sequence[Call], plan: Mapping[tuple[int, str], Policy]) -> Result:
     """Run a session with every edit decided."""
     return run(Foreseeing(stage, service, Ordered(plan)), calls, service)
 

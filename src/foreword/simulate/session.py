@@ -73,7 +73,9 @@ def play_turns(scenario: Scenario) -> Iterator[Call]:
             ]
             message = 2
         sections = tuple(list_sections(scenario, words, turn))
-        said.append(Said(kind="user", text=words.write(f"message {turn}", scenario.message), turn=turn, message=message))
+        said.append(
+            Said(kind="user", text=words.write(f"message {turn}", scenario.message), turn=turn, message=message)
+        )
         steps = scenario.list_steps(turn)
         for step in range(len(steps) + 1):
             yield Call(

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from foreword.frozen import frozen
 from foreword.caching.cache import Counted
+from foreword.frozen import frozen
 from foreword.standin.script import Called
 
 PIECE = 7  # characters of one piece of a streamed text

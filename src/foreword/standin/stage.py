@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from foreword.frozen import frozen
 from foreword.caching.blocks import Body
 from foreword.caching.cache import Counted, PrefixCache
+from foreword.frozen import frozen
 from foreword.standin.script import Breaks, Hangs, Line, Refuses, Says
 from foreword.standin.shapes import SHAPES, Shape, find_model, judge
 from foreword.standin.speech import Speech
