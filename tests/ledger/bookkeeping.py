@@ -16,7 +16,7 @@ from foreword.ledger import (
     compare,
     predict,
 )
-from foreword.ledger.blame import account
+from foreword.ledger.blame import Answered, account
 from foreword.ledger.breakpoints import choose
 from foreword.ledger.line import draw_blocks, lead
 from foreword.render import Block as Text
@@ -84,7 +84,7 @@ class House:
     said: list = field(default_factory=list)
     """The conversation as blocks of the wire."""
     provider: PrefixCache | None = None
-    previous: list = field(default_factory=list)
+    folded: bool = False
 
     def __post_init__(self):
         self.meter = Meter(find(self.model, {}), Counter(find(self.model, {}).tokenizer))
@@ -115,6 +115,7 @@ class House:
             edits=dict(self.edits),
             withheld=self.withheld,
             said=tuple(block.text for block in self.said),
+            folded=self.folded,
         )
 
     def begin(self):
@@ -148,9 +149,9 @@ class House:
         self.marks = marks
         self.predicted = predict(self.frozen, sent, self.facts)
         counted = self.provider.use(self.model, mark(blocks, marks), self.facts)
-        self.account = account(self.frozen, self.standing.base, sent, counted, self.facts)
+        self.account = account(self.frozen, Answered(base=self.standing.base, sent=sent, reported=counted), self.facts)
         self.frozen = advance(self.frozen, self.standing, sent, self.facts)
-        self.previous.append([block.key for block in blocks])
+        self.folded = False
         return counted
 
     def answer(self, calls=0):
@@ -181,5 +182,6 @@ class House:
 
 def replace_text(block, gone):
     """Take a text out of a block."""
-    return block if gone not in block.text else Block(key=block.key.replace(gone, "…"), text=block.text.replace(gone, "…"),
-                                                      name=block.name)  # fmt: skip
+    if gone not in block.text:
+        return block
+    return Block(key=block.key.replace(gone, "…"), text=block.text.replace(gone, "…"), name=block.name)

@@ -6,7 +6,7 @@ import pytest
 from bookkeeping import GPT, LOCAL, MARKED_GPT, SONNET, House
 
 from foreword.caching.cache import Counted
-from foreword.ledger.blame import Cause, account, confirm
+from foreword.ledger.blame import Answered, Cause, account, confirm
 from foreword.simulate.design import make
 from foreword.words import Pace, Policy
 
@@ -55,7 +55,7 @@ def test_nothing_to_blame(house):
 
 @pytest.mark.parametrize("section", ["core", "soul", "agents", "user", "menu"])
 def test_an_edited_section(house, section):
-    """1–5: a section that was edited, of any pace, first or last."""
+    """1 to 5: a section that was edited, of any pace, first or last."""
     before = house.frozen.base.text
     house.edit(section)
     rebase(house, section)
@@ -113,7 +113,7 @@ def test_a_clock_behind_the_stable_sections():
 
 @pytest.mark.parametrize("name", ["tool_0", "tool_3"])
 def test_another_tool(house, name):
-    """10–11: a tool whose words changed."""
+    """10 and 11: a tool whose words changed."""
     before = sum(len(text.encode()) for each, text in house.tools.items() if each < name)
     house.tools[name] = "Does something else."
     blame = provoke(house)
@@ -237,7 +237,8 @@ def test_counts_of_another_scale(house):
     house.send()
     reported = house.account.reported
     more = Counted(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
-    assert account(before, house.standing.base, house.frozen.last, more, house.facts).blame is None
+    answered = Answered(base=house.standing.base, sent=house.frozen.last, reported=more)
+    assert account(before, answered, house.facts).blame is None
 
 
 def test_a_second_opinion(house):

@@ -11,7 +11,7 @@ from foreword.ledger.line import Channel
 from foreword.ledger.writing import name_base, read, read_base, write, write_base
 from foreword.words import Pace, Policy
 
-FREE = [Ground.COLD, Ground.MODEL, Ground.TOOLS, Ground.COMPACTED]
+FREE = [Ground.COLD, Ground.MODEL]
 NAMES = [*SECTIONS, "note", "rules:a.md"]
 EXTRA = {"note": Pace.SESSION, "rules:a.md": Pace.STATIC}
 
@@ -29,6 +29,7 @@ class Watched(House):
     """A session that holds its ledger to the laws with every request."""
 
     loops: list | None = None
+    moved = False
 
     def do(self, what, *args):
         """Let something happen before a turn."""
@@ -49,7 +50,7 @@ class Watched(House):
         elif what == "loop":
             self.loops = args[0]
         elif what == "fold" and len(self.said) > 8:
-            self.said = self.said[-6:]
+            self.said, self.folded = self.said[-6:], True
         elif what == "tool":
             self.tools[f"tool_{len(self.tools)}"] = lines("another tool", 5)
         elif what == "model":
@@ -83,9 +84,13 @@ class Watched(House):
         for at, calls in enumerate([*self.loops, None]):
             old = self.frozen
             counted = self.send()
-            self.hold_the_prefix(old, standing, counted, first=at == 0)
+            self.hold_the_prefix(old, standing, first=at == 0)
             self.hold_the_marks()
-            assert self.predicted == counted
+            # A provider may still have what an earlier base or another model left there; nothing else is a surprise.
+            assert self.predicted.total == counted.total
+            assert self.predicted.read <= counted.read
+            assert self.predicted == counted or standing.rebase or old is None or self.moved
+            self.moved = self.moved or bool(standing.rebase)
             if calls is not None:
                 self.answer(calls)
                 self.wait(5)
@@ -119,7 +124,7 @@ class Watched(House):
         for name in self.withheld:
             assert not any(f"{name} says" in block.text for block in self.said if "user" in block.name)
 
-    def hold_the_prefix(self, old, standing, counted, *, first):
+    def hold_the_prefix(self, old, standing, *, first):
         """Each request extends the last one, unless a rebase with a reason was recorded."""
         if old is None:
             return
@@ -204,7 +209,11 @@ def test_what_is_compared_twice_is_the_same(session):
         again = House(model=model)
         again.__dict__.update({**house.__dict__, "said": list(house.said)})
         first, second = again.begin(), replace_said(again, house).begin()
-        assert (first.prompt.text, first.decisions, first.rebase) == (second.prompt.text, second.decisions, second.rebase)
+        assert (first.prompt.text, first.decisions, first.rebase) == (
+            second.prompt.text,
+            second.decisions,
+            second.rebase,
+        )
         assert first.deed in Deed
 
 

@@ -1,7 +1,7 @@
 """A request as the blocks that a provider's cache sees, in the order in which it sees them."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from foreword.frozen import frozen
@@ -42,7 +42,7 @@ def make_block(place: str, value: Any, name: str = "") -> Block:
 
 def name_tool(tool: Body) -> str:
     """Name a tool of a request, whatever its shape."""
-    declared = tool.get("functionDeclarations") or ({},)
+    declared: Sequence[Body] = tool.get("functionDeclarations") or ({},)
     return f"tool {tool.get('name') or tool.get('function', {}).get('name') or declared[0].get('name', '')}"
 
 

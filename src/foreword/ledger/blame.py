@@ -75,10 +75,18 @@ class Finding:
     byte: int | None = None
 
 
-def account(
-    frozen: Frozen | None, base: Base, sent: Sent, reported: Counted, facts: CacheFacts, prices: Prices | None = None
-) -> Account:
-    """Account for a call: `frozen` is what was sent before it, `base` the stable part that it was sent with."""
+@frozen(eq=True)
+class Answered:
+    """A request, the stable part that it was sent with, and what its provider reports."""
+
+    base: Base
+    sent: Sent
+    reported: Counted
+
+
+def account(frozen: Frozen | None, answered: Answered, facts: CacheFacts, prices: Prices | None = None) -> Account:
+    """Account for a call; `frozen` is what was sent before it."""
+    sent, reported = answered.sent, answered.reported
     predicted = predict(frozen, sent, facts)
     if frozen is None:
         return Account(predicted=predicted, reported=reported)
@@ -89,7 +97,7 @@ def account(
     # What we know to be lost counts from the first block; what we only see in the figures must stand out of them.
     if lost <= 0 or (lost <= noise and had - predicted.read <= facts.step):
         return Account(predicted=predicted, reported=reported)
-    found = find_cause(frozen, base, sent, facts)
+    found = find_cause(frozen, answered.base, sent, facts)
     rates = find_rates(facts, prices)
     paid = rates.write if facts.marked and sent.marks else rates.input
     blame = Blame(

@@ -39,10 +39,12 @@ class Book:
     moment: Moment
     edits: Mapping[str, Policy] = field(default_factory=dict)
     """What was decided about single edits, by section."""
+    folded: bool = False
+    """Whether the conversation was folded since the last turn."""
 
     def compare(self, draft: Draft) -> Standing:
         """Compare a prompt with what was sent."""
-        return compare(self.frozen, want(draft, self.edits), self.moment)
+        return compare(self.frozen, want(draft, self.edits, folded=self.folded), self.moment)
 
 
 NO_BASE = Base()

@@ -72,7 +72,7 @@ def find_warm(frozen: Frozen, wanted: Wanted, moment: Moment) -> tuple[int, Grou
     if was.tools != now.tools:
         before = 0 if facts.order[0] == "tools" else min(warm, system)
         return before, Ground.TOOLS, "the tools are others, and they stand before everything that was said"
-    if not continues(frozen.heard, wanted.said):
+    if wanted.folded or not continues(frozen.heard, wanted.said):
         stays = min(warm, system + last.measure("tools"))
         return stays, Ground.COMPACTED, "the conversation was folded, so what was said is sent anew"
     if not warm:
@@ -219,10 +219,8 @@ def explain(
     if best.start >= case.none:
         other = min((one for one in weighed if one.start < case.none), key=lambda one: one.cost, default=None)
         return None, f"{show(best, outlook)}, moving the prefix would cost {show_cost(other, outlook)}" if other else ""
-    if outlook.ground and not best.lost:
-        return outlook.ground, outlook.reason
     if not best.lost:
-        return Ground.COLD, "what follows is not in the cache any more, so that nothing is billed twice"
+        return outlook.ground or Ground.COLD, outlook.reason or "what follows is not in the cache any more"
     if forced and forced[0][0] == best.start:
         return forced[0][1], forced[0][2]
     behind = next(one for one in weighed if one.start == max(one.start for one in weighed))

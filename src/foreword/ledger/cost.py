@@ -11,7 +11,7 @@ FURTHER = 8  # calls that are expected of a session that has only begun; later, 
 
 @frozen(eq=True)
 class Rates:
-    """What a token costs that is read, written or neither; in US dollars, or in tokens of input where no price is known."""
+    """What a token costs that is read, written or neither, in US dollars, or tokens of input if no price is known."""
 
     read: float
     write: float

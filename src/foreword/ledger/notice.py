@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from difflib import unified_diff
 
 from foreword.ledger.line import Channel, Kind, Line, Update
 from foreword.render import Block, Layout, Prompt, Span
@@ -36,8 +35,10 @@ def phrase(layout: Layout, before: Line | None, after: Line | None) -> tuple[str
 
 def amend(layout: Layout, before: Line, after: Line) -> tuple[str, Kind]:
     """Write the lines of a section that changed; each begins with a sign, so that none can be a heading."""
+    from difflib import unified_diff
+
     old, new = before.text.strip().split("\n"), after.text.strip().split("\n")
-    lines = [line for line in unified_diff(old, new, lineterm="", n=1)][2:]
+    lines = list(unified_diff(old, new, lineterm="", n=1))[2:]
     shown = ["…" if line.startswith("@@") else line for line in lines]
     return f"{head(layout, Kind.AMENDS, after)}\n\n{chr(10).join(shown)}", Kind.AMENDS
 

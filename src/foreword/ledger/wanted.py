@@ -32,6 +32,8 @@ class Wanted:
     """Sections that this clearance may not see: if it has seen them before, they go at once and leave no trace."""
     said: tuple[str, ...] = ()
     """What was said before this turn, as it was sent."""
+    folded: bool = False
+    """Whether it is known to have been rewritten; else that is found out from what was said."""
 
 
 @frozen
@@ -49,7 +51,7 @@ class Draft:
     """What the owner has decided about edits, by file."""
 
 
-def want(draft: Draft, edits: Mapping[str, Policy]) -> Wanted:
+def want(draft: Draft, edits: Mapping[str, Policy], *, folded: bool = False) -> Wanted:
     """Say what a turn wants; what was decided about a single edit wins over what holds for its file."""
     schemas = "\n".join(tool.schema for tool in draft.tools.tools)
     return Wanted(
@@ -61,6 +63,7 @@ def want(draft: Draft, edits: Mapping[str, Policy]) -> Wanted:
         edits=edits,
         withheld=frozenset(list_withheld(draft.fit)),
         said=tuple(message.text for message in draft.said),
+        folded=folded,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from foreword.frozen import frozen
 from foreword.simulate.scenario import LOOP, Part, Scenario, Words, list_times
@@ -51,7 +52,7 @@ def play(scenario: Scenario) -> list[Call]:
     """Play a scenario, and list its calls."""
     calls = list(play_turns(scenario))
     times = [call.at for call in calls]
-    gaps = [(later - earlier).total_seconds() for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
     return [
         Call(
             number=call.number, turn=call.turn, first=call.first, at=call.at, after=after, sections=call.sections,
