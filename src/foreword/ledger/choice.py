@@ -16,6 +16,7 @@ from foreword.tokens.caches import CacheFacts
 from foreword.words import Policy
 
 CROWDED = 2_000  # tokens of updates that may always stand beside a base
+HIDDEN = "what may be seen here has changed, and what may not leaves no trace"  # which section that is, is not said
 SHARE = 0.1  # of what is cached: the most that updates may weigh where that is more
 
 
@@ -134,7 +135,7 @@ def force(case: Case) -> Iterator[tuple[int, Ground, str]]:
     """List from where the base must be built anew, whatever that costs, and why."""
     for change in case.changes:
         if change.private:
-            yield change.block, Ground.PRIVATE, f"{change.id} may not be seen here any more, so it leaves no trace"
+            yield change.block, Ground.PRIVATE, HIDDEN
         elif change.policy in (Policy.COLD, Policy.NEXT_SESSION):
             continue
         elif change.policy is Policy.NOW:
@@ -146,7 +147,7 @@ def force(case: Case) -> Iterator[tuple[int, Ground, str]]:
             yield case.locate(update), Ground.COMPACTED, case.outlook.reason
     for update in case.frozen.updates:
         if update.id in case.wanted.withheld:
-            yield case.locate(update), Ground.PRIVATE, f"{update.id} may not be seen here any more"
+            yield case.locate(update), Ground.PRIVATE, HIDDEN
 
 
 def choose(case: Case) -> tuple[Choice, Ground | None, str]:
