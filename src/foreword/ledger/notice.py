@@ -81,3 +81,10 @@ def separate(block: Block, separator: str) -> Block:
     last = block.spans[-1]
     text = block.text + separator
     return replace(block, text=text, spans=(*block.spans[:-1], Span(last.id, last.start, len(text), last.tokens)))
+
+
+def scrub(text: str, gone: Sequence[str]) -> str:
+    """Take what may not be seen any more out of a text of the history; nothing says that it was there."""
+    for said in gone:
+        text = text.replace(f"{said}\n\n", "").replace(said, "")
+    return text

@@ -131,9 +131,16 @@ def make_piece(block: Block, tokens: int) -> Piece:
         tokens=tokens,
         size=len(block.text.encode("utf-8", "surrogatepass")),
         name=block.name,
-        part="tools" if block.name.startswith("tool ") else "messages" if block.name[:1].isdigit() else "system",
+        part=find_part(block.name),
         ttl=block.ttl,
     )
+
+
+def find_part(name: str) -> str:
+    """Find the part of a request that a block belongs to; a system message that opens a conversation is no message."""
+    if name.startswith("tool "):
+        return "tools"
+    return "messages" if name[:1].isdigit() and name != "0 system" else "system"
 
 
 def show_pieces(pieces: Sequence[Piece]) -> list[Block]:
