@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import arithmetic, cache, cold, events, gateway, local, memory, signal, start, warm
+from bench import arithmetic, cache, cold, events, gateway, local, memory, signal, start, telegram, warm
 
 BENCHES = {
     "warm": warm,
@@ -14,6 +14,7 @@ BENCHES = {
     "cache": cache,
     "events": events,
     "gateway": gateway,
+    "telegram": telegram,
     "local": local,
 }
 

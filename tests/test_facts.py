@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 
-from foreword import facts
 from foreword.facts import find_git, find_host, find_zone
 from foreword.turn import Git
 
@@ -80,8 +79,7 @@ def test_slow_git(repository, monkeypatch, tmp_path):
     (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 30\n")
     (tmp_path / "bin" / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setattr(facts, "PATIENCE", 0.2)
-    assert find_git(str(repository)) is None
+    assert find_git(str(repository), patience=0.2) is None
 
 
 def test_another_repository_in_the_environment(repository, monkeypatch):
@@ -133,3 +131,31 @@ def test_signatures_are_not_checked(repository):
     mark.unlink()
     assert find_git(str(repository)).commit.endswith(" Begin, naïvely")
     assert not mark.exists()
+
+
+def test_filters_are_not_run(repository):
+    """A filter that the repository names is not run, though git would need it to tell whether a file has changed."""
+    mark, script = repository / "ran", repository / "filter.sh"
+    script.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
+    script.chmod(0o755)
+    (repository / ".gitattributes").write_text("*.txt filter=odd=one.of\n")
+    git(repository, "config", "filter.odd=one.of.clean", str(script))
+    git(repository, "config", "filter.odd=one.of.required", "true")
+    os.utime(repository / "a.txt", (1, 1))
+    assert find_git(str(repository)).changed == 2
+    assert not mark.exists()
+    git(repository, "status")
+    assert mark.exists()  # so git itself would run it
+
+
+def test_huge_repository(repository, monkeypatch, tmp_path):
+    """Where git does not come to an end with looking for changes, the branch and the commit are told, and no count."""
+    (tmp_path / "bin").mkdir()
+    real = subprocess.run(["sh", "-c", "command -v git"], check=True, capture_output=True, text=True).stdout.strip()
+    slow = f'#!/bin/sh\nfor word; do [ "$word" = status ] && exec sleep 30; done\nexec {real} "$@"\n'
+    (tmp_path / "bin" / "git").write_text(slow)
+    (tmp_path / "bin" / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    found = find_git(str(repository), patience=0.4)
+    assert (found.branch, found.changed) == ("main", None)
+    assert found.commit.endswith(" Begin, naïvely")

@@ -1,5 +1,6 @@
 """Claims about edits while a workspace is open."""
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Turn, Workspace
+from foreword import Trust, Turn, Workspace
 from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace, write_files
 
@@ -193,3 +194,102 @@ def test_threads(ws: Workspace) -> None:
     ws.refresh(now=True)
     text = ws.assemble(TURN).prompt.text
     assert [name for name in names if f"Edit {number} of {name}" not in text] == []
+
+
+def test_half_written(ws: Workspace) -> None:
+    """Half of a configuration is not in force, valid or not, until its file is left alone."""
+    for text in ("owner: alice\n", GOOD[:-3]):
+        (Path(ws.files.root) / "foreword.yaml").write_text(text)
+        ws.files.refresh(now=True)
+        ws.refresh()
+        assert (ws.fault, str(ws.config.users["bob"].trust)) == (None, "familiar")
+    (Path(ws.files.root) / "foreword.yaml").write_text(GOOD.replace("familiar", "inner"))
+    deadline = time.monotonic() + 30
+    while str(ws.config.users["bob"].trust) == "familiar":
+        assert time.monotonic() < deadline
+        ws.refresh()
+        time.sleep(0.02)
+    assert ws.fault is None
+
+
+def test_swapped_link(ws: Workspace, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A configuration that becomes a link is followed inside the workspace, and refused where it leads out."""
+    root, elsewhere = Path(ws.files.root), tmp_path_factory.mktemp("elsewhere")
+    write_files(str(root), {"other.yaml": GOOD.replace("familiar", "inner")})
+    write_files(str(elsewhere), {"foreword.yaml": GOOD.replace("familiar", "full")})
+    for target in (root / "other.yaml", elsewhere / "foreword.yaml"):
+        (root / "link").symlink_to(target)
+        (root / "link").replace(root / "foreword.yaml")
+        ws.refresh(now=True)
+        assert str(ws.config.users["bob"].trust) == "inner"
+    assert "leads out of its workspace" in str(ws.fault)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_closed_configuration(ws: Workspace) -> None:
+    """A configuration that may not be read any more is a fault, and the old one stays."""
+    (Path(ws.files.root) / "foreword.yaml").chmod(0)
+    ws.refresh(now=True)
+    assert "permission denied" in str(ws.fault)
+    assert ws.assemble(TURN).prompt.text
+
+
+def test_a_blueprint_that_comes_later(ws: Workspace) -> None:
+    """A configuration that names a blueprint which is not there yet comes into force with it."""
+    named = GOOD + "agents: {reid: {blueprint: mine}}\n"
+    edit(ws, named)
+    assert "'mine', which does not exist" in str(ws.fault)
+    (Path(ws.files.root) / "blueprints").mkdir()
+    (Path(ws.files.root) / "blueprints" / "mine.yaml").write_text(read_blueprint("default") or "")
+    ws.refresh()
+    assert ws.fault is None
+    assert list(ws.config.agents) == ["reid"]
+
+
+def test_broken_while_idle(ws: Workspace) -> None:
+    """A blueprint in use that breaks is a fault at the next look, before any turn asks for it."""
+    edit(ws, read_blueprint("default") or "", "blueprints/mine.yaml")
+    ws.blueprint("mine")
+    edit(ws, "name: [", "blueprints/mine.yaml")
+    assert list(ws.faults) == ["blueprints/mine.yaml"]
+    (Path(ws.files.root) / "blueprints/mine.yaml").unlink()
+    ws.refresh(now=True)
+    assert "unknown blueprint 'mine'" in str(ws.fault)
+    assert ws.assemble(replace(TURN, blueprint="mine")).prompt.text
+
+
+def test_memory_of_before(ws: Workspace) -> None:
+    """Who still uses the memory of an earlier configuration is not disturbed, and one index serves both."""
+    edit(ws, "Chess is played on Thursdays.\n", "memory/social/games.md")
+    old = ws.memory
+    assert old.search("chess", Trust.FULL)
+    edit(ws, GOOD + "stores: {social: {trust: full}}\n")
+    new = ws.memory
+    assert new is not old
+    assert [len(one.search("chess", Trust.FAMILIAR)) for one in (old, new)] == [1, 0]
+    assert old.search("chess", Trust.FULL) == new.search("chess", Trust.FULL)
+    connections = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
+    for number in range(5):
+        edit(ws, f"{GOOD}# {number}\n")
+        assert ws.memory.search("chess", Trust.FULL)
+    assert not connections or len(list(Path("/proc/self/fd").iterdir())) <= connections
+
+
+def test_memory_in_threads(ws: Workspace) -> None:
+    """Threads that search while the configuration is edited never fail."""
+    edit(ws, "Chess is played on Thursdays.\n", "memory/social/games.md")
+    end = time.monotonic() + 0.5
+
+    def work() -> int:
+        found = 0
+        while time.monotonic() < end:
+            found += len(ws.memory.search("chess", Trust.FULL))
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        workers = [pool.submit(work) for _ in range(4)]
+        number = 0
+        while time.monotonic() < end:
+            number += 1
+            edit(ws, f"{GOOD}# {number}\n")
+        assert all(worker.result(timeout=30) for worker in workers)

@@ -1,7 +1,10 @@
 """Claims about a workspace as a whole."""
 
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -210,26 +213,38 @@ def test_message_is_counted_as_sent(tmp_path: Path) -> None:
     assert assembly.conversation == assembly.terms.meter.count(sent)
 
 
-def test_no_file_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def watch(folder: Path) -> Iterator[list[str]]:
+    """Note what is opened and listed below a folder, as Python's own audit has it; state is not watched."""
+    opened: list[str] = []
+    watching = True
+
+    def note(event: str, args: tuple[object, ...]) -> None:
+        if watching and event in ("open", "os.listdir", "os.scandir") and isinstance(args[0], str):
+            path = os.path.relpath(args[0], folder)
+            if not path.startswith((".foreword", "..")):
+                opened.append(path)
+
+    sys.addaudithook(note)  # it stays for good, and says nothing after the block
+    yield opened
+    watching = False
+
+
+def test_no_file_is_read_twice(tmp_path: Path) -> None:
     """While nothing changes, a file is opened once."""
     ws = make_workspace(tmp_path, FILES)
-    opened: list[str] = []
-    read = ws.files._read
-    monkeypatch.setattr(ws.files, "_read", lambda path: opened.append(path) or read(path))
-    for number in range(5):
-        ws.assemble(replace(TURN, message=str(number)))
+    with watch(tmp_path) as opened:
+        for number in range(5):
+            ws.assemble(replace(TURN, message=str(number)))
     assert len(opened) == len(set(opened))
     assert "SOUL.md" in opened
 
 
-def test_withheld_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_withheld_is_not_opened(tmp_path: Path) -> None:
     """A turn opens nothing above its clearance."""
     ws = make_workspace(tmp_path, {**FILES, "BOOT.md": "x\n", "MEMORY.md": "x\n", "memory/private/y.md": "y\n"})
-    opened: list[str] = []
-    read, listed = ws.files._read, ws.files._list
-    monkeypatch.setattr(ws.files, "_read", lambda path: opened.append(path) or read(path))
-    monkeypatch.setattr(ws.files, "_list", lambda *folder: opened.append(folder[0]) or listed(*folder))
-    ws.assemble(Turn(user="mallory", situation="dm", channel="telegram"))
+    with watch(tmp_path) as opened:
+        ws.assemble(Turn(user="mallory", situation="dm", channel="telegram"))
     assert set(opened) <= {"blueprints/default.yaml"}
 
 

@@ -52,8 +52,8 @@ def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = 
 
 
 def decide(turn: Turn, ground: Ground) -> Clearance:
-    """Resolve the clearance, once per person, situation and room."""
-    key = ("clearance", turn.user, turn.situation, turn.room)
+    """Resolve the clearance, once per person, situation, room and ceiling."""
+    key = ("clearance", turn.user, turn.situation, turn.room, turn.ceiling)
     return ground.memo.recall(key, lambda: resolve(turn, ground.config))
 
 

@@ -1,17 +1,23 @@
 """Facts about this machine, gathered at the edge and handed in: the engine itself never looks."""
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from zoneinfo import ZoneInfo
 
 from foreword.turn import Git, Host
 
-PATIENCE = 2.0  # seconds that git may take
+PATIENCE = 2.0  # seconds that git may take to look for changes
+BRIEF = 0.5  # seconds for what it finds without looking at files
 SYSTEMS = {"Darwin": "macos"}
 # A hook or a rebase sets these, and they would point git at another repository than the one asked about.
 MISLEADING = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE")
-# A repository's own configuration can name programs: a file watcher, and one that checks signatures.
-QUIET = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
+# A repository's own configuration can name programs: a file watcher, hooks, one that checks signatures, and transports.
+OFF = ("core.fsmonitor=false", "core.hooksPath=/dev/null", "log.showSignature=false", "protocol.allow=never")
+QUIET = tuple(word for setting in OFF for word in ("-c", setting))
+# Submodules have configurations of their own; to find what was renamed, git would have to read what was changed.
+STATUS = ("--porcelain=v2", "--branch", "--ignore-submodules=dirty", "--no-renames")
+NOTHING: Mapping[str, str] = {}
 
 
 def find_host(environ: Mapping[str, str] = os.environ) -> Host:
@@ -27,35 +33,56 @@ def find_host(environ: Mapping[str, str] = os.environ) -> Host:
     return Host(host=name, os=SYSTEMS.get(system, system.lower()), arch=arch, shell=shell)
 
 
-def find_git(path: str) -> Git | None:
-    """Find the state of the repository that a folder is in, or None where there is none or git does not say."""
-    status = ask_git(path, *QUIET, "status", "--porcelain=v2", "--branch")
-    if status is None:
+def find_git(path: str, patience: float = PATIENCE) -> Git | None:
+    """Find the state of the repository that a folder is in, or None where there is none or git does not say.
+
+    A repository so large that git does not come to an end has a branch and a commit, and no count of changes.
+    """
+    end = time.monotonic() + patience
+    names = ask_git(path, patience, "config", "--list", "--name-only", "-z")
+    if names is None:
         return None
-    lines = status.splitlines()
+    without = silence(names.split("\0"))
+    seconds = max(0.0, end - time.monotonic())
+    status = ask_git(path, seconds, *QUIET, "status", *STATUS, without=without)
+    lines = status.splitlines() if status is not None else []
     heads = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
-    branch = heads.get("branch.head", "")
-    commit = "" if heads.get("branch.oid") == "(initial)" else ask_git(path, *QUIET, "log", "-1", "--format=%h %s")
+    branch = heads.get("branch.head") or (ask_git(path, BRIEF, "symbolic-ref", "--short", "-q", "HEAD") or "").strip()
+    if not branch:
+        return None
+    first = heads.get("branch.oid") == "(initial)"
+    commit = "" if first else ask_git(path, BRIEF, *QUIET, "log", "-1", "--format=%h %s")
     return Git(
         branch="detached" if branch == "(detached)" else branch,
-        changed=sum(not line.startswith("#") for line in lines),
+        changed=None if status is None else sum(not line.startswith("#") for line in lines),
         commit=(commit or "").strip(),
     )
 
 
-def ask_git(path: str, *words: str) -> str | None:
+def silence(names: Iterable[str]) -> Mapping[str, str]:
+    """Name the filters of a repository, which are programs that git would run, as variables that take them away."""
+    filters = sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")})
+    keys = [f"{name}.{part}" for name in filters for part in ("clean", "process")]
+    keys += [f"{name}.required" for name in filters]
+    said = {"GIT_CONFIG_COUNT": str(len(keys))}
+    for at, key in enumerate(keys):
+        said |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": "false" if key.endswith("required") else ""}
+    return said
+
+
+def ask_git(path: str, seconds: float, *words: str, without: Mapping[str, str] = NOTHING) -> str | None:
     """Run one git command that changes nothing, and return what it says, or None if it fails."""
     import subprocess
 
     environ = {name: value for name, value in os.environ.items() if name not in MISLEADING}
-    environ |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    environ |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(  # noqa: S603 - the words are ours, and no shell is between
             ["git", "-C", path, *words],  # noqa: S607 - whichever git the person uses
             capture_output=True,
             stdin=subprocess.DEVNULL,
-            timeout=PATIENCE,
-            env=environ,
+            timeout=seconds,
+            env={**environ, **without},
             check=True,
         )
     except (OSError, ValueError, subprocess.SubprocessError):

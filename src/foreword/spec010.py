@@ -8,7 +8,8 @@ from functools import cache
 from foreword.assemble import assemble
 from foreword.blueprint import Blueprint
 from foreword.blueprint import load as load_blueprint
-from foreword.config.schema import Agent, Config, Identity, User
+from foreword.config.people import User
+from foreword.config.schema import Agent, Config, Identity
 from foreword.errors import BudgetError, InputError
 from foreword.shipped import read_blueprint
 from foreword.sources import SOURCES

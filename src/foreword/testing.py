@@ -8,12 +8,17 @@ from foreword.events.event import Event
 from foreword.events.listening import Listeners
 from foreword.scripted import MovedClock, OverBudget, Refusal, Reply, ScriptedLoop, ToolFailed
 from foreword.standin import Breaks, Called, Garbles, Hangs, Refuses, Says, StandIn, listen
+from foreword.standin.telegram import Delays, Drops, Errs, Flood, StandInBot, listen_telegram
 from foreword.workspace import Workspace, open_workspace
 
 __all__ = [
     "NOON",
     "Breaks",
     "Called",
+    "Delays",
+    "Drops",
+    "Errs",
+    "Flood",
     "FrozenClock",
     "Garbles",
     "Hangs",
@@ -27,8 +32,10 @@ __all__ = [
     "Says",
     "ScriptedLoop",
     "StandIn",
+    "StandInBot",
     "ToolFailed",
     "listen",
+    "listen_telegram",
     "make_workspace",
     "write_files",
 ]

@@ -200,7 +200,8 @@ class Git:
     """The state of the project's repository."""
 
     branch: str
-    changed: int = 0
+    changed: int | None = 0
+    """How many files; None where nobody knows."""
     commit: str = ""
 
 
@@ -222,6 +223,8 @@ class Turn:
     channel: str = "terminal"
     room: str = ""
     situation: str = ""
+    ceiling: Trust | None = None
+    """A bound of its own, such as that of the schedule it runs for; it can only lower."""
     session: str = ""
     message: str = ""
     history: tuple[Message, ...] = ()
@@ -253,6 +256,8 @@ class Turn:
             object.__setattr__(self, "background", choose(Delivery, "background", self.background))
         if type(self.tools) is not Toolset:
             check_kind("tools", self.tools, Toolset)
+        if self.ceiling is not None:
+            check_kind("ceiling", self.ceiling, Trust)
         check_kind("signal", self.signal, Signal)
         check_kind("state", self.state, State)
         if type(self.now) is not datetime:

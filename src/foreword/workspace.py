@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Self
 
 from foreword.assemble import assemble, decide
@@ -22,23 +23,28 @@ from foreword.sources import SOURCES, Files
 from foreword.sources.document import Trouble
 from foreword.sources.ground import Ground
 from foreword.sources.passage import Passage
+from foreword.sources.settled import Settled
 from foreword.sources.wording import judge_wording
 from foreword.store.reader import StateReader
 from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.shelf import CountShelf
 from foreword.tools import (
     BUILT_IN,
+    DUTIES,
     FILES,
     INSTRUCTING,
     INTROSPECTION,
     REMEMBERING,
     SKILLS,
     TASKS,
+    WORKFLOWS,
     Answer,
+    DutyKeeping,
     Instructing,
     Reading,
     Remembering,
     TaskKeeping,
+    WorkflowKeeping,
     call,
 )
 from foreword.tools.instructing import INSTRUCTED
@@ -71,8 +77,11 @@ class Workspace:
 
     def __init__(self, path: str, clock: Callable[[], datetime]) -> None:
         self.files = Files(path)
-        self.fault: InputError | None = None
+        self.faults: dict[str, InputError] = {}
+        """What is wrong with edits that are not in force, by their files; what was there before is used instead."""
         self._clock = clock
+        self._settled = Settled(self.files)
+        self._reloading, self._making = RLock(), Lock()
         self.state = os.path.join(self.files.root, STATE)
         self._shelf = CountShelf(self.state)
         self._kept = StateReader(self.state)
@@ -87,7 +96,10 @@ class Workspace:
             (INTROSPECTION, self._inquire),
             (INSTRUCTING, self._instruct),
             (TASKS, self._keep_tasks),
+            (WORKFLOWS, self._keep_workflow),
+            (DUTIES, self._keep_duties),
         )
+        self._names = self.blueprint_names()
         self._text = self._read_config()
         self.ground = self._lay_ground(self._load(self._text), self._text)
 
@@ -95,6 +107,12 @@ class Workspace:
     def config(self) -> Config:
         """The configuration in force."""
         return self.ground.config
+
+    @property
+    def fault(self) -> InputError | None:
+        """What is wrong with an edit that is not in force, that of the configuration first."""
+        found = [*self.faults.items()]
+        return next((error for path, error in found if path == CONFIG), found[0][1] if found else None)
 
     def assemble(self, turn: Turn, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
         """Assemble the prompt of a turn from what is on the disk now."""
@@ -139,14 +157,23 @@ class Workspace:
     def _keep_tasks(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         return TaskKeeping(assembly, self.state).call(name, arguments)
 
+    def _keep_workflow(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        return WorkflowKeeping(assembly, self.state).call(name, arguments)
+
+    def _keep_duties(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
+        return DutyKeeping(assembly, self.ground, self.state).call(name, arguments)
+
     @property
     def memory(self) -> Memory:
-        """The memory of the workspace, under the configuration in force."""
-        if self._memory is None or self._memory[0] is not self.config:
-            if self._memory:
-                self._memory[1].close()
-            self._memory = (self.config, Memory(self.files, self.config, self.state, self._clock))
-        return self._memory[1]
+        """The memory of the workspace, under the configuration in force; who has an earlier one can go on with it."""
+        with self._making:
+            config, kept = self.config, self._memory
+            if kept is None:
+                kept = (config, Memory(self.files, config, self.state, self._clock))
+            elif kept[0] is not config:
+                kept = (config, kept[1].follow(config))
+            self._memory = kept
+            return kept[1]
 
     def complete(self, turn: Turn, ground: Ground) -> Turn:
         """Fill in what the caller left open: agent, model, instructions, the built-in tools, and the time."""
@@ -175,31 +202,36 @@ class Workspace:
     def find_instructions(self, turn: Turn) -> str | None:
         """Find the standing instructions that the store has for the person of a complete turn, where nobody else reads.
 
-        None says that there never were any.
+        None says that there are none that its clearance may know of.
         """
-        alone = turn.user and not has_company(turn)
-        return self._kept.find_instructions(turn.user, turn.agent) if alone else None
+        if not turn.user or has_company(turn):
+            return None
+        return self._kept.find_instructions(turn.user, turn.agent, decide(turn, self.ground).level)
 
     def _recall_instructions(self, turn: Turn, agent: str, ground: Ground) -> str:
         """Recall a person's instructions, unless the clearance is too low for them: then they are not even opened."""
-        if not turn.user or has_company(turn) or decide(turn, ground).level < INSTRUCTED:
+        clearance = decide(turn, ground).level
+        if not turn.user or has_company(turn) or clearance < INSTRUCTED:
             return ""
-        return self._kept.find_instructions(turn.user, agent) or ""
+        return self._kept.find_instructions(turn.user, agent, clearance) or ""
 
     def blueprint(self, name: str) -> Blueprint:
         """Return a blueprint: the workspace's own of this name, else the shipped one; a broken edit changes nothing."""
-        own = self.files.read_text(f"blueprints/{name}.yaml") if NAME.fullmatch(name) else None
+        path = f"blueprints/{name}.yaml"
+        own = self._settled.read(path) if NAME.fullmatch(name) else None
         known = self._blueprints.get(name)
         if known and known[0] == own:
+            self.faults.pop(path, None)
             return known[1]
         try:
             made = self._make_blueprint(name, own)
         except InputError as error:
             if known is None:
                 raise
-            self.fault = error
+            self.faults[path] = error
             return known[1]
         self._blueprints[name] = (own, made)
+        self.faults.pop(path, None)
         return made
 
     def _make_blueprint(self, name: str, own: str | Trouble | None) -> Blueprint:
@@ -219,19 +251,30 @@ class Workspace:
         )
 
     def refresh(self, *, now: bool = False) -> None:
-        """See what changed on the disk; a configuration that became wrong leaves the old one in force."""
+        """See what changed on the disk; a configuration or a blueprint that became wrong leaves the old one in force.
+
+        An edit of either counts once its file was left alone for 200 ms, unless asked to see it now.
+        """
         generation = self.files.refresh(now=now)
-        if generation == self._generation:
+        if generation == self._generation and not (now or self._settled.is_waiting or self._has_other_names()):
             return
-        self._generation = generation
-        try:
-            text = self._read_config()
-            if text != self._text:
-                self.ground = self._lay_ground(self._load(text), text)
-                self._text = text
-            self.fault = None
-        except InputError as error:
-            self.fault = error
+        with self._reloading:
+            self._generation, self._names = generation, self.blueprint_names()
+            self._settled.look(now=now)
+            for name in [*self._blueprints]:
+                self.blueprint(name)
+            try:
+                text = self._read_config()
+                if text != self._text:
+                    self.ground = self._lay_ground(self._load(text), text)
+                    self._text = text
+                self.faults.pop(CONFIG, None)
+            except InputError as error:
+                self.faults[CONFIG] = error
+
+    def _has_other_names(self) -> bool:
+        """Whether blueprints came or went, one of which a faulty configuration may have been waiting for."""
+        return CONFIG in self.faults and self.blueprint_names() != self._names
 
     def close(self) -> None:
         """Put the token counts that are new where the next process finds them."""
@@ -266,6 +309,7 @@ class Workspace:
             measure=measure,
             hooks=find_hooks(config.prompt.hooks, text),
             characters=self._kept.find_character,
+            archives=self._kept.find_archived,
             memories=self if config.memory.recall else None,
         )
 
@@ -277,7 +321,7 @@ class Workspace:
         return self._counters.setdefault(vocabulary, Counter(vocabulary, self._shelf))
 
     def _read_config(self) -> str:
-        text = self.files.read_text(CONFIG)
+        text = self._settled.read(CONFIG)
         if text is None:
             raise WorkspaceError(f"there is no {CONFIG} in {self.files.root}; make one with: foreword init")
         if isinstance(text, Trouble):

@@ -5,6 +5,10 @@ from contextlib import closing
 
 import pytest
 
+from foreword.config.schema import Responsibility
+from foreword.store.responsibilities import add_responsibility
+from foreword.store.state import use_state
+
 
 def test_show_and_set(say, folder):
     """A soul and an identity are set from files, shown, win over the files, and are taken away by empty ones."""
@@ -26,6 +30,7 @@ def test_show_and_set(say, folder):
             "agent": "reid",
             "soul": "Be bold. Größe.",
             "identity": {"name": "Nova", "emoji": "", "creature": "", "vibe": "dry", "description": ""},
+            "responsibilities": [],
         }
     ]
     (folder / "empty").write_text("\n")
@@ -34,7 +39,23 @@ def test_show_and_set(say, folder):
     assert "You are calm." in told
     assert "Your name is Nova." in told
     say("agent", "set", "reid", "--identity", "empty")
-    assert say("agent", "show", "reid", "--json").json == {"agent": "reid", "soul": "", "identity": None}
+    nothing = {"agent": "reid", "soul": "", "identity": None, "responsibilities": []}
+    assert say("agent", "show", "reid", "--json").json == nothing
+
+
+def test_relieve(say, folder):
+    """What an agent has taken on is shown, and the owner takes it away by its exact title."""
+    with use_state(str(folder / ".foreword")) as state:
+        add_responsibility(state, "reid", Responsibility(title="Hedge", content="Water it."), "alice")
+    assert say("agent", "show", "reid").out.endswith("taken on while it ran:\n  Hedge: Water it.\n")
+    assert "### Hedge\nWater it." in say("build").out
+    wrong = say("agent", "relieve", "reid", "--title", "hedge")
+    assert "nothing with exactly this title; did you mean 'Hedge'?" in wrong.err
+    told = say("agent", "relieve", "reid", "--title", "Hedge").out
+    assert told == "reid is relieved of it from its next message on: Hedge\n"
+    assert say("agent", "show", "reid", "--json").json["responsibilities"] == []
+    assert "--title names what to take away" in say("agent", "relieve", "reid").err
+    assert "--title names what to take away" in say("agent", "show", "reid", "--title", "x").err
 
 
 @pytest.mark.parametrize(

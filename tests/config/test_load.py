@@ -111,6 +111,8 @@ def test_stores() -> None:
             "situations: {dm: {prompt_overlay: ../a}}",
             "situations.dm.prompt_overlay must not contain '..': '../a'",
         ),
+        ("bulletin: {hours: 0.5}", "bulletin.hours must be 0, or between 1 and 876,000 hours, not 0.5"),
+        ("bulletin: {hours: -1}", "bulletin.hours must be 0, or between 1 and 876,000 hours, not -1.0"),
         ("events: {retention_days: 0}", "events.retention_days must be between 1 and 36,500 days, not 0"),
         ("events: {otlp: collector}", "events.otlp must be an address that begins with http:// or https://"),
     ],

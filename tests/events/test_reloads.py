@@ -3,6 +3,7 @@
 import pytest
 
 from foreword.events.event import NOBODY, Level
+from foreword.events.notices import Board
 from foreword.events.reloads import Reloads
 from foreword.testing import Heard, make_workspace, write_files
 
@@ -43,3 +44,79 @@ def test_a_faulty_edit_is_told_once(edited):
     assert edited(GOOD) == []
     assert edited(FAULTY) == told
     assert edited("owner: [\n")[0][1].startswith("foreword.yaml:")
+
+
+class Watch:
+    """A follower that names a setting which it took at its start, and an owner who is told."""
+
+    def __init__(self, config):
+        self.started, self.seen, self.heard = config, [], []
+
+    def follow(self, before, after):
+        """Follow an edit."""
+        self.seen.append((before.server.port, after.server.port))
+        return ["server.port"] if after.server.port != self.started.server.port else []
+
+    def notify(self, notice):
+        """Take a notice."""
+        self.heard.append(notice.text)
+
+
+class Broken:
+    """A follower and a way to the owner that fail."""
+
+    def follow(self, _, __):
+        """Fail."""
+        raise KeyError("sk-ant-api03-secret"[:3])
+
+    def notify(self, _):
+        """Fail."""
+        raise OSError
+
+
+@pytest.fixture
+def followed(tmp_path):
+    """A workspace whose edits are followed, with everything that is seen and told."""
+    workspace, heard = make_workspace(tmp_path, {"foreword.yaml": GOOD}), Heard()
+    watch = Watch(workspace.config)
+    reloads = Reloads(workspace, heard, notices=Board(Broken(), watch))
+    reloads.followers.append(watch)
+
+    def edit(text, **how):
+        write_files(tmp_path, {"foreword.yaml": text})
+        return reloads.look(now=True, **how)
+
+    edit.watch, edit.heard, edit.reloads = watch, heard, reloads
+    return edit
+
+
+def test_what_needs_a_restart(followed):
+    """A setting that only a restart changes is named once, the rest of the edit applies; undone, nothing waits."""
+    found = followed(GOOD + "server: {port: 9000}\nbudgets: {daily_usd: 5}\n")
+    assert (found.changed, found.restart, found.faulty) == (("budgets", "server"), ("server.port",), ())
+    assert followed(GOOD + "server: {port: 9000}\n").restart == ("server.port",)
+    assert followed(GOOD).restart == ()
+    assert followed.watch.seen == [(8707, 9000), (9000, 9000), (9000, 8707)]
+    assert followed.watch.heard == ["server.port needs a restart; until then what was in force before still is"]
+    errors = [event.error for event in followed.heard.events if event.level is Level.ERROR]
+    assert errors == ["server.port needs a restart: what was in force before still is"]
+    assert followed(GOOD, further=[".env"]).restart == (".env",)
+    assert followed.watch.heard[1].startswith(".env needs a restart")
+
+
+def test_a_follower_that_fails(followed):
+    """A part that cannot follow keeps an edit from no other, and the owner is told."""
+    followed.reloads.followers.insert(0, Broken())
+    assert followed(GOOD + "server: {port: 9000}\n").restart == ("server.port",)
+    assert [event.level for event in followed.heard.events] == [Level.ERROR, Level.INFO, Level.ERROR]
+    assert "could not follow an edit" in followed.watch.heard[0]
+
+
+def test_the_owner_is_told_where(followed):
+    """The owner is told where a fault is and how to see what it is, and nothing that stands there."""
+    assert followed(FAULTY).faulty == ("foreword.yaml:2",)
+    (told,) = followed.watch.heard
+    assert told == (
+        "foreword.yaml:2 is faulty: what was in force before still is; see what is wrong with: foreword doctor"
+    )
+    assert followed.watch.seen == []

@@ -4,6 +4,8 @@ import pytest
 
 from foreword.testing import listen
 
+pytest.register_assert_rewrite("channel_contract")  # its claims are those of many test files
+
 
 @pytest.fixture
 def stand_in():

@@ -79,3 +79,11 @@ def test_who_does_not_keep_up():
         return len(rest)
 
     assert asyncio.run(run()) <= MOST
+
+
+def test_silence():
+    """The word of silence is never heard, also not in pieces; what only begins like it is."""
+    assert asyncio.run(listen_late(*(Words(text=part) for part in ("NO_", "ACTION", "_NEEDED")))) == []
+    heard = asyncio.run(listen_late(Words(text="It is NO"), Calling(name="look"), Words(text="N"), Words(text="one.")))
+    assert heard == [Words(text="It is NONone.")]
+    assert asyncio.run(listen_late(Words(text="NO_ACTION"), Anew(), Words(text="_NEEDED"))) == [Words(text="_NEEDED")]

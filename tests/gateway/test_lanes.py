@@ -6,7 +6,8 @@ import pytest
 from desk import open_desk
 
 from foreword.errors import InputError, UnknownName
-from foreword.gateway.message import NotFound
+from foreword.gateway.checking import check
+from foreword.gateway.message import Incoming, NotFound
 from foreword.turn import Message
 from foreword.words import Trust
 
@@ -72,6 +73,18 @@ def test_company_without_a_name(desk):
             await desk.admit(user="bob", session=company.id)
 
     asyncio.run(run())
+
+
+def test_no_room_of_that_name(desk):
+    """Nobody without a name shares the company that nobody has named, and no room can be called as it is kept."""
+
+    async def run():
+        one, two = [(await desk.admit(user="", situation="group")).session for _ in range(2)]
+        assert one.id != two.id
+
+    asyncio.run(run())
+    with pytest.raises(InputError, match="bracket"):
+        check(Incoming(text="hello", user="bob", room="(group)"))
 
 
 def test_strangers(desk):

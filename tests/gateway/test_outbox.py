@@ -10,7 +10,8 @@ import pytest
 from desk import open_desk
 from house import open_house, open_rows, read_log, say, until
 
-from foreword.gateway.outbox import WAITS, NeverDelivered, NotDelivered, Outbox
+from foreword.gateway.channel import NeverDelivered, NotDelivered
+from foreword.gateway.outbox import WAITS, Outbox
 from foreword.testing import NOON, Heard, Listeners, MovedClock, Says
 
 
@@ -24,6 +25,10 @@ class Post:
         self.gate = asyncio.Event()
         self.gate.set()
 
+    def split(self, text):
+        """Leave a reply whole."""
+        return [text]
+
     async def deliver(self, address, text, key):
         """Take a reply."""
         fault = self.faults.pop(0) if self.faults else None
@@ -33,6 +38,12 @@ class Post:
         await self.gate.wait()
         if fault:
             raise fault
+
+    async def show_work(self, address):
+        """Show nothing."""
+
+    async def run(self, hear):
+        """Hear nobody."""
 
     @property
     def texts(self):
@@ -124,6 +135,32 @@ def test_tried_again(desk):
     errors = [event for event in office.heard.events if event.type.value == "channel_error"]
     assert len(errors) == 8
     assert all("busy" in event.error for event in errors)
+
+
+def test_in_parts(desk):
+    """A reply arrives part by part, and one that fails is tried again from where it stands."""
+
+    class Narrow(Post):
+        def split(self, text):
+            return text.split()
+
+    async def run():
+        office = Office(desk, Narrow(*[None, NotDelivered("busy", wait=7.0), None, None]))
+        await office.answer("one two three")
+        await office.deliver()
+        before = list(office.post.texts)
+        desk.clock.move(6)
+        await office.deliver()
+        held = list(office.post.texts)
+        desk.clock.move(2)
+        await office.deliver()
+        return before, held, office.post.arrived, await office.read()
+
+    before, held, arrived, states = asyncio.run(run())
+    assert before == held == ["one"]
+    assert [text for _, text, _ in arrived] == ["one", "two", "three"]
+    assert len({key for _, _, key in arrived}) == 3
+    assert states == {"one two three": "sent"}
 
 
 def test_never_delivered(desk):

@@ -1,11 +1,15 @@
 """An edited configuration is told when the gateway takes it up, without a message that makes it look."""
 
 import asyncio
+import json
+import os
+import sys
 
-from house import CONFIG, open_house, say
+from house import CONFIG, open_house, say, until
 
 from foreword.events.event import EventType
 from foreword.gateway.message import State
+from foreword.shipped import read_blueprint
 from foreword.testing import Heard, Says, listen
 
 
@@ -61,3 +65,60 @@ def test_another_address(tmp_path, stand_in):
                 return before.text, (await say(gateway, "And now?")).text
 
     assert asyncio.run(run()) == ("The first.", "The second.")
+
+
+class Owner:
+    """The owner, who is told."""
+
+    def __init__(self):
+        self.heard = []
+
+    def notify(self, notice):
+        """Take a notice."""
+        self.heard.append(notice.text)
+
+
+def test_while_nobody_writes(tmp_path, stand_in):
+    """In an idle gateway the owner is told of a broken blueprint, of keys and of what needs a restart, each once."""
+    owner, mine = Owner(), CONFIG.replace("reid: {", "reid: {blueprint: mine, ")
+    files = {"foreword.yaml": mine, "blueprints/mine.yaml": read_blueprint("default")}
+
+    async def run():
+        stand_in.choose = lambda _: Says(text="Yes.")
+        async with open_house(tmp_path, stand_in, files, notices=(owner,)) as gateway:
+            await until(lambda: "mine" in gateway.workspace._blueprints)
+            for name, text in (
+                ("blueprints/mine.yaml", "name: [\n"),
+                (".env", "ANTHROPIC_API_KEY=other\n"),
+                ("foreword.yaml", f"{mine}events: {{otlp: 'http://127.0.0.1:9', retention_days: 7}}\n"),
+            ):
+                heard = len(owner.heard)
+                (tmp_path / name).write_text(text)
+                await until(lambda heard=heard: len(owner.heard) > heard)
+            await asyncio.sleep(0.6)
+            assert gateway.listeners.log.bounds.days == 7
+            return await say(gateway, "Are you there?")
+
+    assert asyncio.run(run()).state is State.ANSWERED
+    assert [words.partition(" ")[0] for words in owner.heard] == ["blueprints/mine.yaml:1", ".env", "events.otlp"]
+
+
+def test_a_new_server_of_tools(tmp_path, stand_in):
+    """A server that is added while nobody writes is there for the next turn, and one that fails is told."""
+    owner = Owner()
+    script = os.path.join(os.path.dirname(__file__), "..", "runtime", "tool_server.py")
+
+    async def run():
+        stand_in.choose = lambda _: Says(text="Yes.")
+        async with open_house(tmp_path, stand_in, notices=(owner,)) as gateway:
+            for command in ([sys.executable, script], ["no-such-program-anywhere"]):
+                server = json.dumps([{"name": "small", "command": command}])
+                (tmp_path / "foreword.yaml").write_text(CONFIG.replace("reid: {", f"reid: {{mcp: {server}, "))
+                gateway.reloading.look(now=True)
+                await say(gateway, "What can you do?")
+            await until(lambda: owner.heard)
+            return await say(gateway, "And now?")
+
+    assert asyncio.run(run()).state is State.ANSWERED
+    assert all(b"small_add" in request.raw for request in stand_in.requests)
+    assert owner.heard[0].startswith("the MCP server 'small' of foreword.yaml does not start")

@@ -32,7 +32,7 @@ def test_lanes(tmp_path, stand_in):
     assert "The cake is for Sunday" not in str(theirs)
     assert "memory/social" not in str(theirs)
     mine = str(stand_in.body["messages"])
-    assert mine.count("telegram:7: Hi all") == 1
+    assert mine.count("stranger 9ab38ed8: Hi all") == 1
     assert mine.index("What is the cake for?") < mine.index("Hi all") < mine.index("Thanks")
 
 
@@ -92,4 +92,4 @@ def test_begun_anew(tmp_path, stand_in):
     told = str(stand_in.body["messages"])
     assert "plum" not in told
     assert "pear" not in told
-    assert "telegram:7: The word is fig" in told
+    assert "stranger 9ab38ed8: The word is fig" in told

@@ -2,11 +2,11 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
-from house import end, open_house, open_rows, read_log, read_roles, say, until
+from house import LIVELY, end, open_house, open_rows, read_log, read_roles, say, until
 
-from foreword.gateway import running
 from foreword.gateway.gateway import Closing, Rhythm
 from foreword.gateway.message import Incoming, State
 from foreword.runtime.acting import TimeLimits
@@ -227,14 +227,14 @@ def test_asking(tmp_path, stand_in, allowed):
     assert ("did not allow" in str(stand_in.body["messages"][-1])) is not allowed
 
 
-def test_silence_is_a_no(tmp_path, stand_in, monkeypatch):
+def test_silence_is_a_no(tmp_path, stand_in):
     """Who is asked and says nothing has not allowed it; where nobody can be asked, it is done."""
-    monkeypatch.setattr(running, "THINKING", 0.02)
     stand_in.follow(PRESS, Says(text="Not done."), PRESS, Says(text="Done."))
 
     async def run():
         button = Button()
-        async with open_house(tmp_path, stand_in, further=button.offer(changes=True)) as gateway:
+        hasty = replace(LIVELY, thinking=0.02)
+        async with open_house(tmp_path, stand_in, rhythm=hasty, further=button.offer(changes=True)) as gateway:
             silent = await say(gateway, "Press.", asks=True)
             before = button.pressed
             deaf = await say(gateway, "Press.")

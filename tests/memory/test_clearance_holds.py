@@ -108,7 +108,7 @@ def test_rows_above_are_never_fetched(world: World, level: Trust) -> None:
     memory = world.whole.workspace.memory
     memory.search("birthday", Trust.FULL)
     said: list[str] = []
-    base = memory._upkeep._index._base
+    base = memory._upkeep._opened.index._base
     base.set_trace_callback(said.append)
     memory._upkeep.see(*LEAST)
     for store in ("", *LEAST):

@@ -12,11 +12,19 @@ import pytest
 
 from foreword import Workspace
 from foreword.errors import InputError
-from foreword.memory import Note, facts
+from foreword.memory import Note
+from foreword.memory.entry import Confirmed
+from foreword.memory.facts import add_fact
+from foreword.sources.provenance import Provenance
 from foreword.testing import NOON, make_workspace
 from foreword.words import Trust
 
 FACTS = "memories.json"
+CONFIRMED = Confirmed(
+    text="The ferry leaves at noon.",
+    origin=Provenance(author="bob", time="2026-11-16T12:00:00Z", clearance="familiar"),
+    by="alice",
+)
 
 
 @pytest.fixture
@@ -100,14 +108,13 @@ def test_mode(ws: Workspace) -> None:
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
 
 
-def test_claimed(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claimed(ws: Workspace) -> None:
     """While another process writes the file, nothing is written over it; the message says what to do."""
-    monkeypatch.setattr(facts, "PATIENCE", 0.05)
     draft = Path(ws.files.root, f"{FACTS}.new")
     draft.write_text("[half")
     with pytest.raises(InputError, match=r"another process; if not, remove memories\.json\.new"):
-        promote(ws, "The ferry leaves at noon.")
-    assert (draft.read_text(), len(list(ws.memory.entries(Trust.FULL)))) == ("[half", 1)
+        add_fact(ws.files, CONFIRMED, patience=0.05)
+    assert (draft.read_text(), read(ws)) == ("[half", ["Carol likes rye."])
     draft.unlink()
     promote(ws, "The ferry leaves at noon.")
     assert os.listdir(ws.files.root).count(f"{FACTS}.new") == 0

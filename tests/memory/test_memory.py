@@ -13,9 +13,10 @@ import pytest
 from foreword import Workspace
 from foreword.errors import InputError
 from foreword.memory import Note
-from foreword.memory.upkeep import BATCH, Upkeep
+from foreword.memory.upkeep import BATCH
 from foreword.testing import NOON, make_workspace, write_files
 from foreword.words import Trust
+from foreword.workspace import open_workspace
 
 FILES = {
     "memory/private/DIARY.md": "# Diary\n\nThe surprise is a trip to Lisbon.\n",
@@ -293,7 +294,7 @@ def test_damaged(ws: Workspace, damage: bytes) -> None:
 def test_damaged_inside(ws: Workspace) -> None:
     """Damage that shows only while searching is mended in the same search."""
     find(ws, "birthday")
-    ws.memory._upkeep._index._base.execute(f"DROP TABLE chunks_{b'social'.hex()}")
+    ws.memory._upkeep._opened.index._base.execute(f"DROP TABLE chunks_{b'social'.hex()}")
     assert find(ws, "birthday", limit=1) == ["social/PEOPLE.md"]
     assert "damaged" in ws.memory.notice
 
@@ -308,11 +309,11 @@ def test_kept(ws: Workspace) -> None:
     """What did not change is not indexed again by the next process."""
     time.sleep(0.06)  # a file that was just written is looked at again
     find(ws, "valve")
-    changes = ws.memory._upkeep._index.figures("shared"), dict(ws.memory._upkeep._index.stamps("shared"))
+    changes = ws.memory._upkeep._opened.index.figures("shared"), dict(ws.memory._upkeep._opened.index.stamps("shared"))
     ws.memory.close()
     with Workspace(ws.files.root, lambda: NOON) as again:
         assert find(again, "valve") == ["shared/HOUSE.md"]
-        assert dict(again.memory._upkeep._index.stamps("shared")) == changes[1]
+        assert dict(again.memory._upkeep._opened.index.stamps("shared")) == changes[1]
 
 
 WRITER = """
@@ -392,14 +393,15 @@ def test_two_processes_with_the_same_words(ws: Workspace) -> None:
     assert len(list(ws.memory.entries(Trust.FULL))) == 40
 
 
-def test_saved_by_another_in_this_moment(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_by_another_in_this_moment(ws: Workspace) -> None:
     """What another process has saved since this one looked is known already.
 
     Seen to fail while a file that is there already was an error of the disk.
     """
-    first = ws.memory.save(note("Tea at four."), "social")
-    monkeypatch.setattr(Upkeep, "list", lambda *_: [])
-    again = ws.memory.save(note("Tea at four."), "social")
+    with open_workspace(ws.files.root) as other:
+        other.memory.save(note("Cake at five."), "social")
+        first = ws.memory.save(note("Tea at four."), "social")
+        again = other.memory.save(note("Tea at four."), "social")
     assert (again.known, again.path) == (True, first.path)
 
 

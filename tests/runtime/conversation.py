@@ -11,6 +11,7 @@ from foreword.runtime.history import recount
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.models import Models
 from foreword.runtime.retrying import Retrying
+from foreword.runtime.toolbox import Further, Toolbox
 from foreword.testing import Heard, Listeners, make_workspace
 from foreword.tools import BUILT_IN, Answer
 
@@ -146,3 +147,8 @@ class Conversation:
 def with_tools(*tools):
     """Make the facts of a turn that has these tools beside the built-in ones."""
     return {"tools": Toolset([*BUILT_IN.tools, *tools])}
+
+
+def equip(talk, lamps):
+    """Give a conversation lamps beside its other tools."""
+    return Toolbox(talk.workspace, further=[Further(tools=Toolset([LAMPS]), runs=lamps)])

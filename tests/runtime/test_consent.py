@@ -5,11 +5,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
+from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
 from foreword import Trust
 from foreword.events.event import EventType
-from foreword.runtime.acting import Beside, BuiltIn, TimeLimits
+from foreword.runtime.acting import TimeLimits
 from foreword.runtime.calls import Asked
 from foreword.runtime.consent import write_question
 from foreword.runtime.ears import Asking, Returned
@@ -23,7 +23,7 @@ SWITCH = replace(LAMPS, changes=True)
 def light(talk, *errors):
     """Let a conversation turn on lamps, which changes something."""
     lamps = Lamps(*errors)
-    talk.options["tools"] = Beside({"lamps": lamps}, BuiltIn(talk.workspace))
+    talk.options["tools"] = equip(talk, lamps)
     return lamps
 
 

@@ -4,10 +4,10 @@ import asyncio
 import json
 
 import pytest
-from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
+from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
 from foreword.events.event import EventType, Level
-from foreword.runtime.acting import Beside, BuiltIn, TimeLimits
+from foreword.runtime.acting import TimeLimits
 from foreword.runtime.ears import Anew, ListenerFailed, Words
 from foreword.runtime.history import close
 from foreword.runtime.loop import Bounds
@@ -145,7 +145,7 @@ def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
     """A call that cannot be made or goes wrong is answered to the model in words, and the turn goes on."""
     called, error, words = TROUBLE[trouble]
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
-    talk.options["tools"] = Beside({"lamps": Lamps(error)}, BuiltIn(talk.workspace))
+    talk.options["tools"] = equip(talk, Lamps(error))
     talk.options["bounds"] = Bounds(limits=TimeLimits(named={"lamps": 0.05}))
     stand_in.follow(Says(calls=(called,)), Says(text="I see."))
     assert talk.run("Light.", **with_tools(LAMPS)).text == "I see."
@@ -163,7 +163,7 @@ def test_tools_in_trouble(tmp_path, stand_in, shape, trouble):
 def test_no_end(tmp_path, stand_in):
     """A model that never stops calling tools is stopped, and the next turn works."""
     talk = Conversation(tmp_path, stand_in.url)
-    talk.options |= {"tools": Beside({"lamps": Lamps()}, BuiltIn(talk.workspace)), "bounds": Bounds(rounds=3)}
+    talk.options |= {"tools": equip(talk, Lamps()), "bounds": Bounds(rounds=3)}
     stand_in.follow(*[LIGHT] * 3)
     outcome = talk.run("Light.", **with_tools(LAMPS))
     assert (outcome.end, "3 rounds" in outcome.text) == (End.FAILED, True)
@@ -175,7 +175,7 @@ def test_stopping(tmp_path, stand_in):
     """A turn that is stopped ends at once; closed, its history can be followed, and the log says that it was so."""
     talk = Conversation(tmp_path, stand_in.url)
     lamps = Lamps(60.0)
-    talk.options["tools"] = Beside({"lamps": lamps}, BuiltIn(talk.workspace))
+    talk.options["tools"] = equip(talk, lamps)
     stand_in.follow(LIGHT)
 
     async def stop(until):

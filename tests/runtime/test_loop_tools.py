@@ -4,10 +4,9 @@ import asyncio
 import json
 
 import pytest
-from conversation import LAMPS, MODELS, Conversation, Lamps, with_tools
+from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
 from foreword.events.event import EventType
-from foreword.runtime.acting import Beside, BuiltIn
 from foreword.runtime.ears import Calling, Returned, Words
 from foreword.runtime.history import dump, load
 from foreword.runtime.outcome import End
@@ -24,7 +23,7 @@ def fence(name, **arguments):
 def light(talk, *errors):
     """Let a conversation turn on lamps."""
     lamps = Lamps(*errors)
-    talk.options["tools"] = Beside({"lamps": lamps}, BuiltIn(talk.workspace))
+    talk.options["tools"] = equip(talk, lamps)
     return lamps
 
 

@@ -4,10 +4,9 @@ import json
 from itertools import pairwise
 
 import pytest
-from conversation import FILES, LAMPS, MODELS, Conversation, Lamps, with_tools
+from conversation import FILES, LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
 from foreword import Turn
-from foreword.runtime.acting import Beside, BuiltIn
 from foreword.runtime.calling import make_cache_key
 from foreword.runtime.outcome import End
 from foreword.standin import Called, Says
@@ -40,7 +39,7 @@ def strip(value):
 def start(tmp_path, stand_in, shape):
     """Start a conversation in which lamps can be turned on."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
-    talk.options["tools"] = Beside({"lamps": Lamps()}, BuiltIn(talk.workspace))
+    talk.options["tools"] = equip(talk, Lamps())
     return talk
 
 

@@ -42,8 +42,8 @@ def do(what):
         sys.stderr.write("segmentation fault of the heart, key=hunter2\n")
         sys.stderr.flush()
         os._exit(3)
-    if what == "hang":
-        time.sleep(600)
+    if what in {"hang", "nap"}:
+        time.sleep(600 if what == "hang" else 0.4)
     if what == "garbage":
         sys.stdout.write("no json\n" * 200)
         sys.stdout.flush()

@@ -10,7 +10,7 @@ import pytest
 from foreword.errors import PathRefused
 from foreword.sources import Files
 from foreword.sources.document import Document, Trouble
-from foreword.sources.files import LARGEST, RACY, SWEEP
+from foreword.sources.files import LARGEST, MANY_FOLDERS, RACY, SWEEP
 from foreword.testing import write_files
 
 OLD = 1_700_000_000_000_000_000  # long ago, so that nothing counts as just written
@@ -269,16 +269,18 @@ def test_link_that_turns_out(files: Files, tmp_path: Path) -> None:
     assert explain(files, "ALIAS.md") == "leads out of its workspace or project and is refused"
 
 
-def test_sweeps_are_rare(files: Files, hand: Hand, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many builds there are, the disk is looked at once in 250 ms."""
-    sweeps = []
-    monkeypatch.setattr(files, "_sweep", lambda: sweeps.append(hand.now))
-    for _ in range(1_000):
+def test_sweeps_are_rare(files: Files, hand: Hand, tmp_path: Path) -> None:
+    """However many builds and edits there are, the disk is looked at once in 250 ms."""
+    files.read("SOUL.md")
+    before = files.generation
+    for number in range(1_000):
+        (tmp_path / "home/SOUL.md").write_text(f"Calm {number}.\n")
         hand.now += 0.001
         files.refresh()
-    assert len(sweeps) == 4
+        files.read("SOUL.md")
+    assert files.generation == before + 4
     files.refresh(now=True)
-    assert len(sweeps) == 5
+    assert files.generation == before + 5
 
 
 def test_quiet_sweep(files: Files) -> None:
@@ -299,14 +301,14 @@ def test_root_of_the_file_system() -> None:
     assert Files("/").find_target(name) == os.path.realpath(f"/{name}").removeprefix("/")
 
 
-def test_left_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_left_folder(tmp_path: Path) -> None:
     """A folder that was not visited for long is forgotten, and what was read in it no longer counts as unchanged."""
-    monkeypatch.setattr("foreword.sources.files.MANY_FOLDERS", 1)
     files = Files(str(tmp_path))
     visited = files.visit("/a")
     visited.read("x.md")
     mark = visited.find("x.md")
-    files.visit("/b")
+    for number in range(MANY_FOLDERS):
+        files.visit(f"/b{number}")
     generation = files.generation
     assert visited.find("x.md") is mark
     assert files.refresh(now=True) == generation + 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from foreword import Assembly, Trust, Turn, Workspace
-from foreword.sources.files import SWEEP
+from foreword.sources.files import MANY_FOLDERS, SWEEP
 from foreword.testing import make_workspace, write_files
 
 PEOPLE = "users: {alice: {trust: full}, ina: {trust: inner}, fay: {trust: familiar}}\n"
@@ -473,15 +473,14 @@ def test_personal_file_in_a_project(top: Path) -> None:
     assert "PERSONAL" not in ws.assemble(turn(top / "home", "ina")).prompt.text
 
 
-def test_many_projects(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_projects(top: Path) -> None:
     """Of very many projects the ones visited last are remembered, and an edit in a forgotten one is seen."""
-    monkeypatch.setattr("foreword.sources.files.MANY_FOLDERS", 3)
-    write_files(top, {f"p{number}/AGENTS.md": f"Old {number}.\n" for number in range(6)})
+    many = MANY_FOLDERS + 3
+    write_files(top, {f"p{number}/AGENTS.md": f"Old {number}.\n" for number in range(many)})
     ws = make(top)
-    for number in range(6):
+    for number in range(many):
         ws.assemble(turn(top / f"p{number}"))
     ws.refresh(now=True)
-    assert len(ws.files._visited) == 3
     write_files(top, {"p0/AGENTS.md": "New 0.\n"})
     assert "New 0." in ws.assemble(turn(top / "p0")).prompt.text
-    assert "Old 5." in ws.assemble(turn(top / "p5")).prompt.text
+    assert f"Old {many - 1}." in ws.assemble(turn(top / f"p{many - 1}")).prompt.text

@@ -1,6 +1,7 @@
 """Claims about what a turn recalls."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 
 from foreword import Turn
 from foreword.errors import InputError
-from foreword.memory import Memory, Note
+from foreword.memory import Note
+from foreword.sources.passage import Passage
 from foreword.testing import NOON, make_workspace
 from foreword.turn import NO_TOOLS, Message
 from foreword.words import Trust, Verdict
@@ -125,13 +127,14 @@ def test_bounded(tmp_path: Path) -> None:
     assert times[0] == times[1]
 
 
-def test_damage_costs_the_recall_alone(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_costs_the_recall_alone(ws: Workspace) -> None:
     """A memory that cannot be asked costs a turn what it would have recalled, with its reason, and nothing else."""
 
-    def refuse(*_: object) -> None:
-        raise InputError("the memory index cannot be used: disk full")
+    class Damaged:
+        def recall(self, *_: object) -> Sequence[Passage]:
+            raise InputError("the memory index cannot be used: disk full")
 
-    monkeypatch.setattr(Memory, "recall", refuse)
+    ws.ground = replace(ws.ground, memories=Damaged())
     verdict, reason, text = recall(ws, ASK)
     assert (verdict, text) == ("dropped", "")
     assert "disk full" in reason

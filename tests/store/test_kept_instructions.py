@@ -4,6 +4,7 @@ import pytest
 
 from foreword.errors import InputError
 from foreword.store.instructions import LONGEST, find_instructions, replace_instructions
+from foreword.words import Trust
 
 ROWS = "SELECT user_id, agent_name, instructions FROM user_agent_prompt_customizations ORDER BY id"
 
@@ -48,3 +49,12 @@ def test_refused(state, text, said):
     assert find_instructions(state, "alice", "reid") == "x" * LONGEST
     with pytest.raises(InputError, match="nobody is named"):
         replace_instructions(state, "", "reid", "Be brief.")
+
+
+def test_not_told_below(state):
+    """What was learned at a clearance is told there and above; a person's own hand writes for all."""
+    replace_instructions(state, "alice", "reid", "Mention the surprise party.", Trust.FULL)
+    assert find_instructions(state, "alice", "reid", Trust.FULL) == "Mention the surprise party."
+    assert find_instructions(state, "alice", "reid", Trust.INNER) is None
+    replace_instructions(state, "alice", "reid", "Be brief.")
+    assert find_instructions(state, "alice", "reid", Trust.FAMILIAR) == "Be brief."

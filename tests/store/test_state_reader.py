@@ -11,6 +11,7 @@ from foreword.store.instructions import replace_instructions
 from foreword.store.reader import StateReader
 from foreword.store.schema import StoreError
 from foreword.store.state import STATE_FILE, open_state
+from foreword.words import Trust
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def write(folder, text):
 
 def test_nothing_is_made(tmp_path, reader):
     """Where there is no state, every answer is empty and no file is made."""
-    assert reader.find_instructions("alice", "reid") is None
+    assert reader.find_instructions("alice", "reid", Trust.FULL) is None
     assert reader.find_character("reid") is UNKEPT
     assert not (tmp_path / "state").exists()
 
@@ -40,7 +41,7 @@ def test_fresh(tmp_path, reader):
     """What somebody else writes is read at the next question; until then an answer is the very same object."""
     for text in ("one", "two", ""):
         write(tmp_path / "state", text)
-        assert reader.find_instructions("alice", "reid") == text
+        assert reader.find_instructions("alice", "reid", Trust.FULL) == text
         assert reader.find_character("reid").soul == text
         assert reader.find_character("reid") is reader.find_character("reid")
 
@@ -48,13 +49,13 @@ def test_fresh(tmp_path, reader):
 def test_another_file(tmp_path, reader):
     """A state that was moved away is not answered from, and the one that takes its place is."""
     write(tmp_path / "state", "old")
-    assert reader.find_instructions("alice", "reid") == "old"
+    assert reader.find_instructions("alice", "reid", Trust.FULL) == "old"
     os.rename(tmp_path / "state", tmp_path / "away")
-    assert reader.find_instructions("alice", "reid") is None
+    assert reader.find_instructions("alice", "reid", Trust.FULL) is None
     write(tmp_path / "state", "new")
-    assert reader.find_instructions("alice", "reid") == "new"
+    assert reader.find_instructions("alice", "reid", Trust.FULL) == "new"
     reader.close()
-    assert reader.find_instructions("alice", "reid") == "new"
+    assert reader.find_instructions("alice", "reid", Trust.FULL) == "new"
 
 
 def test_damaged(tmp_path, reader):
@@ -65,9 +66,9 @@ def test_damaged(tmp_path, reader):
     path.write_text("no database at all, and long enough to be taken for one" * 20)
     for _ in range(2):
         with pytest.raises(StoreError, match="restore it from a backup"):
-            reader.find_instructions("alice", "reid")
+            reader.find_instructions("alice", "reid", Trust.FULL)
     path.write_bytes(sound)
-    assert reader.find_instructions("alice", "reid") == "kept"
+    assert reader.find_instructions("alice", "reid", Trust.FULL) == "kept"
 
 
 def test_threads(tmp_path, reader):
@@ -76,7 +77,7 @@ def test_threads(tmp_path, reader):
     answers: list[str | None] = []
 
     def ask():
-        answers.extend(reader.find_instructions("alice", "reid") for _ in range(50))
+        answers.extend(reader.find_instructions("alice", "reid", Trust.FULL) for _ in range(50))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -87,4 +88,4 @@ def test_threads(tmp_path, reader):
         thread.join()
     assert len(answers) == 200
     assert {*answers} <= {"0", "1", "2", "3", "4"}
-    assert reader.find_instructions("alice", "reid") == "4"
+    assert reader.find_instructions("alice", "reid", Trust.FULL) == "4"

@@ -10,7 +10,6 @@ import pytest
 from foreword import Turn, Workspace
 from foreword.assembly import Assembly
 from foreword.errors import InputError, show_name
-from foreword.memory import Memory
 from foreword.testing import make_workspace
 from foreword.tools import BUILT_IN
 from foreword.words import Verdict
@@ -138,20 +137,13 @@ def test_any_store(ws: Workspace, path: str) -> None:
         ws.call(stand(ws), "save_memory", {"text": "x", "store": path})
 
 
-def test_gone_between_index_and_read(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gone_between_index_and_read(ws: Workspace) -> None:
     """A file that goes away in the middle of a search is not shown, and reading it says that it is not there."""
     assembly = stand(ws)
     assert "14 March" in ws.call(assembly, "memory_search", {"query": "birthday"}).text
-    find = Memory._show
-
-    def delete_first(memory: Memory, *found: object) -> object:
-        place = Path(ws.files.root, "memory/social/PEOPLE.md")
-        place.unlink(missing_ok=True)
-        ws.files.refresh(now=True)
-        return find(memory, *found)
-
-    monkeypatch.setattr(Memory, "_show", delete_first)
+    Path(ws.files.root, "memory/social/PEOPLE.md").unlink()
     assert ws.call(assembly, "memory_search", {"query": "birthday"}).text == "Nothing in memory answers that."
+    ws.refresh(now=True)
     with pytest.raises(InputError, match=r"^there is no 'social/PEOPLE\.md' here$"):
         ws.call(stand(ws), "memory_get", {"path": "social/PEOPLE.md"})
 

@@ -1,4 +1,4 @@
-"""`foreword agent`: the soul and the identity that the store keeps of an agent, before its files."""
+"""`foreword agent`: what the store keeps of an agent: a soul, an identity, and what it has taken on."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from foreword.cli.command import Command
 from foreword.cli.files import STDIN, check, read_text, read_value
 from foreword.cli.output import count, make_plain, print_json, print_text
 from foreword.cli.place import open_here
-from foreword.errors import InputError, UnknownName
+from foreword.errors import InputError, UnknownName, suggest
 
 if TYPE_CHECKING:
     from foreword.config.schema import Identity
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ACTIONS = {
     "show": "[NAME]: print what is kept of one agent, or of all",
     "set": "NAME: keep a soul, an identity or both; an empty file takes it away",
+    "relieve": "NAME: take away a responsibility that it has taken on while it ran, by its exact title",
     "import": "FILE: take agents and instructions from a SQLite database of SPEC-010, of its old schema or its new one",
 }
 
@@ -34,6 +35,7 @@ def add_options(parser: ArgumentParser) -> None:
         help="with set: who it is, as JSON or YAML with name, emoji, creature, vibe, description, or as a text; "
         "- for stdin",
     )
+    parser.add_argument("--title", metavar="TITLE", help="with relieve: the responsibility, as show prints it")
 
 
 def run(args: Namespace) -> int:
@@ -41,10 +43,13 @@ def run(args: Namespace) -> int:
     actions: Mapping[str, Callable[[Namespace, Workspace], tuple[object, str]]] = {
         "show": show,
         "set": set_,
+        "relieve": relieve,
         "import": import_,
     }
     if args.action != "set" and (args.soul is not None or args.identity is not None):
         raise InputError(f"--soul and --identity are for: foreword agent set, not for {args.action}")
+    if (args.action == "relieve") != (args.title is not None):
+        raise InputError("--title names what to take away, with: foreword agent relieve NAME --title TITLE")
     with open_here(args) as workspace:
         answer, text = actions[args.action](args, workspace)
     if args.json:
@@ -84,6 +89,22 @@ def set_(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
         set_character(state, name, soul=soul, identity=identity)
         kept = find_character(state, name)
     return describe(name, kept), f"{name} has this from its next message on:\n{spell(name, kept)}"
+
+
+def relieve(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
+    """Take away a responsibility that an agent has taken on."""
+    from foreword.store.agents import find_character
+    from foreword.store.responsibilities import remove_responsibility
+    from foreword.store.state import use_state
+
+    name = check_name(args.name, workspace)
+    with use_state(workspace.state) as state:
+        gone = remove_responsibility(state, name, args.title)
+        kept = find_character(state, name)
+    if not gone:
+        held = [one.title for one in kept.responsibilities]
+        raise InputError(f"{name} has taken on nothing with exactly this title{suggest(args.title, held)}")
+    return describe(name, kept), f"{name} is relieved of it from its next message on: {args.title}"
 
 
 def import_(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
@@ -133,7 +154,8 @@ def describe(name: str, character: "Character") -> dict[str, object]:
     """Describe what is kept of an agent, for programs."""
     identity = character.identity
     plain = identity if identity is None or isinstance(identity, str) else make_plain(identity)
-    return {"agent": name, "soul": character.soul, "identity": plain}
+    taken = [make_plain(one) for one in character.responsibilities]
+    return {"agent": name, "soul": character.soul, "identity": plain, "responsibilities": taken}
 
 
 def spell(name: str, character: "Character") -> str:
@@ -151,21 +173,24 @@ def spell(name: str, character: "Character") -> str:
         if character.soul
         else "soul: nothing is kept, so the configuration or its file counts"
     )
-    return f"agent: {name}\n{shown_identity}\n{shown_soul}"
+    taken = "".join(f"\n  {one.title}: {one.content}" for one in character.responsibilities)
+    shown_taken = f"\ntaken on while it ran:{taken}" if taken else ""
+    return f"agent: {name}\n{shown_identity}\n{shown_soul}{shown_taken}"
 
 
 COMMAND = Command(
     name="agent",
     arguments="ACTION [NAME]",
-    summary="show or set the soul and the identity that the store keeps of an agent",
+    summary="show or set what the store keeps of an agent: its soul, its identity, what it has taken on",
     description="Work with what the store keeps of an agent: a soul and an identity that win over its files, from its "
-    "next message on. An agent cannot change them itself. Actions: "
+    "next message on, which it cannot change itself, and the responsibilities that it has taken on. Actions: "
     + "; ".join(f"{name} {about}" for name, about in ACTIONS.items())
     + ".",
     examples=(
         "foreword agent show reid",
         "foreword agent set reid --soul soul.md --identity identity.yaml",
         "echo -n | foreword agent set reid --soul -",
+        'foreword agent relieve reid --title "Water the hedge"',
         "foreword agent import old.sqlite",
     ),
     add_options=add_options,

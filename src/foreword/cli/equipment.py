@@ -48,6 +48,21 @@ def advise(model: str, config: "Config", secrets: "Secrets") -> str:
     return f"set it {SET} before it speaks"
 
 
+def check_telegram(config: "Config", secrets: "Secrets") -> Iterator[Check]:
+    """Check that the bot on Telegram, where there is to be one, has what it needs; nobody is asked."""
+    from importlib.util import find_spec
+
+    if config.telegram is None:
+        return
+    if find_spec("aiogram") is None:
+        yield doubt("telegram", "aiogram is not installed", "pip install 'foreword[telegram]'")
+    name = config.telegram.token.removeprefix("$")
+    if secrets.get(name):
+        yield accept("telegram", f"{name} is set ({secrets.origin(name)})")
+    else:
+        yield doubt("telegram", f"there is no {name}", f"put the token that @BotFather gave you there, {SET}")
+
+
 def check_directories(subject: str, agent: "Agent", workspace: "Workspace") -> Iterator[Check]:
     """Check that the directories of an agent are there."""
     for one in agent.folders:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from foreword.cli.checks import Check, accept, doubt, refuse
-from foreword.cli.equipment import check_directories, check_provider, check_servers
+from foreword.cli.equipment import check_directories, check_provider, check_servers, check_telegram
 from foreword.cli.output import count
 from foreword.cli.place import open_folder
 from foreword.config.environment import Secrets
@@ -71,6 +71,7 @@ def check_agents(workspace: "Workspace") -> Iterator[Check]:
         yield from check_provider(subject, agent.model, workspace.config, secrets)
         yield from check_directories(subject, agent, workspace)
         yield from check_servers(subject, agent)
+    yield from check_telegram(workspace.config, secrets)
 
 
 def check_model(subject: str, model: str, workspace: "Workspace") -> Check:
@@ -133,6 +134,8 @@ def check_files(workspace: "Workspace") -> Iterator[Check]:
 
 def list_files(workspace: "Workspace") -> set[str]:
     """List the files that a slot, the configuration or a folder may bring into a prompt."""
+    from foreword.sources.archived import is_archive
+
     config = workspace.config
     paths = {file.path for file in config.prompt.files}
     paths |= {situation.prompt_overlay for situation in config.situations.values() if situation.prompt_overlay}
@@ -143,5 +146,5 @@ def list_files(workspace: "Workspace") -> set[str]:
             continue  # reported with the agent
         paths |= {slot.file for slot in slots if slot.file and "{" not in slot.file}
     for folder in FOLDERS:
-        paths |= set(workspace.files.list(folder))
+        paths |= {path for path in workspace.files.list(folder) if not is_archive(path)}
     return paths

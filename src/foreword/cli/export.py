@@ -1,4 +1,4 @@
-"""`foreword export`: recorded events as JSON Lines, and what is exported deleted if one wants that."""
+"""`foreword export`: recorded events, or all that is kept of a person, as JSON Lines."""
 
 import os
 import sys
@@ -10,6 +10,7 @@ from foreword.cli.command import Command
 from foreword.cli.events import Desk, add_period_options, add_reader_options, sit_down
 from foreword.cli.output import count, print_json
 from foreword.errors import InputError
+from foreword.words import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,10 +19,20 @@ if TYPE_CHECKING:
     from foreword.events.moment import Period
 
 
+LEVELS = tuple(str(level) for level in Trust)
+
+
 def add_options(parser: ArgumentParser) -> None:
     """Add the file, the time, and whose eyes it is seen with."""
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the file to make; else the output")
     parser.add_argument("--prune", action="store_true", help="delete what was exported; needs FILE and --until")
+    parser.add_argument("--user", metavar="NAME", help="all that is kept of this person, instead of events")
+    parser.add_argument(
+        "--trust",
+        metavar="LEVEL",
+        choices=LEVELS,
+        help="with --user: give what was learned up to this level; else up to what the person may see now",
+    )
     add_period_options(parser)
     add_reader_options(parser)
 
@@ -30,6 +41,12 @@ def run(args: Namespace) -> int:
     """Write the events, and say how many they are."""
     from foreword.events.moment import read_whole
 
+    if args.user is not None:
+        from foreword.cli.person import hand_over
+
+        return hand_over(args)
+    if args.trust:
+        raise InputError("--trust says what a person is given, and needs --user")
     workspace, desk = sit_down(args)
     workspace.close()
     period = read_whole(args.since, args.until, desk.now, desk.reader.timezone)
@@ -59,7 +76,6 @@ def prune(args: Namespace, desk: Desk, period: "Period") -> "Exported":
     """Export everything before a day and delete it once it is safe; for who may see everything."""
     from foreword.events.export import export_and_prune
     from foreword.events.retention import find_cutoff
-    from foreword.words import Trust
 
     if args.file == "-" or period.until is None or period.since is not None:
         raise InputError("--prune needs a FILE and --until, and takes no --since: what is deleted has to be kept whole")
@@ -97,14 +113,16 @@ def progressing() -> "Iterator[Progress]":
 COMMAND = Command(
     name="export",
     arguments="[FILE]",
-    summary="write recorded events as JSON Lines",
+    summary="write recorded events, or all that is kept of a person, as JSON Lines",
     description="Write recorded events as JSON Lines, in the order in which they were written, each with every column. "
     "A FILE appears whole or not at all, and one that exists is refused. With --prune, everything before the day of "
-    "--until is exported and then deleted; days are those of UTC.",
+    "--until is exported and then deleted; days are those of UTC. With --user, everything that is kept of a person is "
+    "written instead: a line that says what it is, then a line for each thing, with its holding and its row.",
     examples=(
         "foreword export > events.jsonl",
         "foreword export november.jsonl --since 2026-11-01 --until 2026-11-30",
         "foreword export old.jsonl --until 30d --prune",
+        "foreword export bob.jsonl --user bob",
     ),
     add_options=add_options,
     run=run,

@@ -10,6 +10,7 @@ from foreword.cli.files import STDIN, read_text
 from foreword.cli.output import count, print_json, print_text, warn
 from foreword.cli.place import open_here
 from foreword.errors import InputError, UnknownName
+from foreword.words import Trust
 
 if TYPE_CHECKING:
     from foreword.workspace import Workspace
@@ -95,7 +96,7 @@ def show(workspace: "Workspace", user: str, agent: str) -> str:
     from foreword.store.reader import StateReader
 
     with closing(StateReader(workspace.state)) as reader:
-        return reader.find_instructions(user, agent) or ""
+        return reader.find_instructions(user, agent, Trust.FULL) or ""
 
 
 def replace(workspace: "Workspace", user: str, agent: str, text: str) -> str:

@@ -31,6 +31,7 @@ def run(args: Namespace) -> int:
 
     try:
         from foreword.gateway.api.server import serve
+        from foreword.gateway.channels.configured import find_channels
         from foreword.gateway.opening import Options
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is needed to serve: pip install 'foreword[gateway]'") from None
@@ -38,11 +39,12 @@ def run(args: Namespace) -> int:
 
     with open_here(args) as workspace:
         settings = choose(args, workspace.config.server)
-        options = Options(tree=None if args.quiet else sys.stderr)
         environ = find_environ(workspace)
+        channels = find_channels(workspace, environ)
+        options = Options(tree=None if args.quiet else sys.stderr, opens=channels, scheduling=True)
 
         def told(address: str) -> None:
-            announce(address, args)
+            announce(address, list(channels), args)
             warn_of_models(workspace.config, environ)
 
         with in_words(workspace.state):
@@ -62,15 +64,17 @@ def choose(args: Namespace, settings: "HttpServer") -> "HttpServer":
     )
 
 
-def announce(address: str, args: Namespace) -> None:
+def announce(address: str, channels: list[str], args: Namespace) -> None:
     """Say where it listens, and how one gets in."""
     if args.json:
         import json
 
-        print(json.dumps({"address": address}), flush=True)
+        print(json.dumps({"address": address, "channels": channels}), flush=True)
         return
     print(f"listening on {address}")
     print(f"OpenAI's clients: base_url {address}/v1, and a token as the key")
+    for name in channels:
+        print(f"{name}: messages to the bot are answered; who is who: foreword pair USER")
     print("a token: foreword token create USER", flush=True)
 
 
@@ -91,8 +95,9 @@ COMMAND = Command(
     name="serve",
     summary="run the gateway and its HTTP API",
     description="Serve the agents of a workspace over HTTP: OpenAI's chat completions under /v1, and the gateway's own "
-    "routes under /api. It listens on the loopback unless told otherwise, and every request needs a token. On Ctrl-C "
-    "or SIGTERM it accepts nothing more, gives running turns some time, and leaves the others to the next start.",
+    "routes under /api; with `telegram: {}` in foreword.yaml also on Telegram. It listens on the loopback unless told "
+    "otherwise, and every request needs a token. What is scheduled is fired. On Ctrl-C or SIGTERM it accepts nothing "
+    "more, gives running turns some time, and leaves the others to the next start.",
     examples=(
         "foreword serve",
         "foreword serve --port 9000 --quiet",

@@ -2,16 +2,20 @@
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Server, Situation
-from foreword.config.structure import Keys, Place, settle, spell, structure
+from foreword.config.company import check_company
+from foreword.config.finding import Finding, Places
+from foreword.config.finding import find as _find
+from foreword.config.finding import find_texts as _find_texts
+from foreword.config.finding import list_names as _list_names
+from foreword.config.people import Situation
+from foreword.config.scheduling import check_schedules
+from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Server
+from foreword.config.structure import settle, spell, structure
+from foreword.config.telegram import judge_token
 from foreword.errors import Fault, suggest
-
-Places = Mapping[Keys, Place]
-# The keys that lead to a value, its line, and what is wrong with it.
-Finding = tuple[Keys, int, str]
 
 LONGEST = 36_500  # days that events may be kept
 
@@ -45,6 +49,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_stores(places)
     yield from _check_groups(places)
     yield from _check_situations(places)
+    yield from check_company(places)
     yield from _check_paths(places)
     yield from _check_twins(places)
     yield from _check_titles(places)
@@ -52,8 +57,11 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_servers(places)
     yield from _check_providers(places)
     yield from _check_budgets(places)
+    yield from _check_bulletin(places)
     yield from _check_events(places)
     yield from _check_server(places)
+    yield from _check_telegram(places)
+    yield from check_schedules(places)
 
 
 def _check_owner(places: Places) -> Iterator[Finding]:
@@ -160,6 +168,12 @@ def _check_events(places: Places) -> Iterator[Finding]:
             yield keys, line, "must be an address that begins with http:// or https://"
 
 
+def _check_bulletin(places: Places) -> Iterator[Finding]:
+    for keys, place in _find(places, "bulletin", "hours"):
+        if isinstance(place.value, int | float) and place.value != 0 and not 1 <= place.value <= LONGEST * 24:
+            yield keys, place.line, f"must be 0, or between 1 and {LONGEST * 24:,} hours, not {place.value}"
+
+
 def _check_server(places: Places) -> Iterator[Finding]:
     for key, low, high in (("port", 0, 65_535), ("rate", 1, 1_000_000)):
         for keys, place in _find(places, "server", key):
@@ -168,6 +182,18 @@ def _check_server(places: Places) -> Iterator[Finding]:
     for keys, line, name in (*_find_texts(places, "server", "hosts", "*"), *_find_texts(places, "server", "host")):
         if not _HOST.fullmatch(name):
             yield keys, line, f"is a name or an address without a port or a path, not {name!r}"
+
+
+def _check_telegram(places: Places) -> Iterator[Finding]:
+    for keys, line, token in _find_texts(places, "telegram", "token"):
+        if problem := judge_token(token):
+            yield keys, line, problem
+    for keys, line, address in _find_texts(places, "telegram", "api"):
+        if problem := judge_address(address):
+            yield keys, line, problem
+    for keys, line, agent in _find_texts(places, "telegram", "agent"):
+        if agent and ("agents",) in places and ("agents", agent) not in places:
+            yield keys, line, f"is {agent!r}, which is not an agent{suggest(agent, _list_names(places, 'agents'))}"
 
 
 def _check_servers(places: Places) -> Iterator[Finding]:
@@ -274,21 +300,3 @@ def _complete_situation(name: str, situation: Situation, places: Places) -> Situ
 
 def _complete_file(file: PromptFile) -> PromptFile:
     return replace(file, path=normalise_path(file.path))
-
-
-def _find(places: Places, *pattern: str) -> Iterator[tuple[Keys, Place]]:
-    """Find the places whose keys fit; a star stands for any one part."""
-    for keys, place in places.items():
-        pairs = zip(pattern, keys, strict=False)
-        if len(keys) == len(pattern) and all(wanted in ("*", part) for wanted, part in pairs):
-            yield keys, place
-
-
-def _find_texts(places: Places, *pattern: str) -> Iterator[tuple[Keys, int, str]]:
-    for keys, place in _find(places, *pattern):
-        if isinstance(place.value, str):
-            yield keys, place.line, place.value
-
-
-def _list_names(places: Places, kind: str) -> list[str]:
-    return [str(keys[-1]) for keys, _ in _find(places, kind, "*")]

@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from foreword.config.living import BulletinSettings
+from foreword.config.people import Room, Situation, User
+from foreword.config.scheduling import Schedule
+from foreword.config.telegram import TelegramBot
 from foreword.frozen import frozen
 from foreword.words import Policy, Trust, Vocabulary
 
@@ -96,40 +100,6 @@ class Agent:
     def folders(self) -> tuple[Directory, ...]:
         """The directories, each with its trust."""
         return tuple(Directory(path=one) if isinstance(one, str) else one for one in self.directories)
-
-
-@frozen(eq=True)
-class User:
-    """A person whom the workspace knows."""
-
-    trust: Trust = Trust.PUBLIC
-    """The most this person may ever see."""
-    timezone: str = ""
-    """Their zone, such as Europe/Paris."""
-
-
-@frozen(eq=True)
-class Situation:
-    """A kind of place in which the agent speaks."""
-
-    ceiling: Trust = Trust.PUBLIC
-    """The most that anybody may see in it."""
-    prompt_overlay: str = ""
-    """A file with the rules of this situation."""
-
-
-@frozen(eq=True)
-class Room:
-    """A place where several people read every reply."""
-
-    ceiling: Trust | None = None
-    """The most that may be seen here, if lower than its situation allows."""
-    situation: str = "group"
-    """The situation that governs it."""
-    group: str = ""
-    """The folder below groups/ with its own files; its own name if unset."""
-    timezone: str = ""
-    """The zone its people live by; nobody's own zone is used in a room."""
 
 
 @frozen(eq=True)
@@ -304,15 +274,23 @@ class Config:
     """What goes into the prompt beyond the blueprint."""
     stores: Mapping[str, Store] = field(default_factory=lambda: dict(STORES))
     """Folders below memory/ and who may see them; private, shared and social exist unless replaced here."""
+    archive: bool = False
+    """Whether conversations that have ended are kept as Markdown with their room or person, each at its clearance."""
     memory: MemorySettings = field(default_factory=MemorySettings)
     """How memory is used beyond its menu."""
+    bulletin: BulletinSettings = field(default_factory=BulletinSettings)
+    """The digest of memory that travels with messages."""
     models: Mapping[str, ModelOverride] = field(default_factory=dict)
     """Facts about models that win over the built-in table."""
     providers: Mapping[str, ProviderAddress] = field(default_factory=dict)
     """Addresses of providers; one that is not known by name is taken to speak as OpenAI does."""
     budgets: Budgets = field(default_factory=Budgets)
     """What may be spent on models."""
+    schedule: tuple[Schedule, ...] = ()
+    """What agents are told later, and when."""
     events: Events = field(default_factory=Events)
     """The event log."""
     server: HttpServer = field(default_factory=HttpServer)
     """The HTTP API."""
+    telegram: TelegramBot | None = None
+    """The bot on Telegram; there is none unless this is set, and `telegram: {}` is enough."""

@@ -20,7 +20,7 @@ STEP = 200  # texts that are looked at at once
 WORD = re.compile(r"\w+")
 ASIDE = re.compile(rf"{re.escape(FILE)}\.damaged-[0-9TZ-]+")
 GAP = r"\W+"
-LEAD = r"[ \t>*•–-]*"
+LEAD = r"[ \t>#*•–-]*"
 
 
 @frozen(eq=True)

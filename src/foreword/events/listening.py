@@ -1,6 +1,6 @@
 """Listening: everything that the turns of a workspace are told to, as its configuration has it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -23,6 +23,17 @@ class Listeners:
     recorder: Recorder
     prompts: Prompts | None = None
     purse: Purse | None = None
+    log: EventLog | None = None
+    otlp: str = ""
+    """The collector that is told, which is chosen at the start."""
+
+    def follow(self, _: Config, after: Config) -> Iterable[str]:
+        """Hold the budgets and the log to another configuration; the collector stays until a restart."""
+        if self.purse:
+            self.purse.follow(after)
+        if self.log:
+            self.log.bounds = replace(self.log.bounds, days=after.events.retention_days)
+        return [] if after.events.otlp == self.otlp else ["events.otlp"]
 
 
 @contextmanager
@@ -46,4 +57,10 @@ def listen(
         prompts = opened.enter_context(closing(Prompts(folder, clock)))
         purse = opened.enter_context(closing(Purse(folder, config, clock)))
         drawn = [opened.enter_context(closing(Tree(tree)))] if tree else []
-        yield Listeners(recorder=Several(log, *drawn) if drawn else log, prompts=prompts, purse=purse)
+        yield Listeners(
+            recorder=Several(log, *drawn) if drawn else log,
+            prompts=prompts,
+            purse=purse,
+            log=log,
+            otlp=config.events.otlp,
+        )

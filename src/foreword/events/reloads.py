@@ -1,5 +1,14 @@
-"""Reloads: an edited configuration is told once when it comes into force, and once when it cannot."""
+"""Reloads: an edited configuration is told once when it comes into force, and once when it cannot.
 
+    reloads = Reloads(workspace, recorder)
+    reloads.followers.append(schedule)
+    reloads.look()
+
+Whoever depends on the configuration beyond a turn is a follower: it is handed the old one and the new one, and names
+the settings that only a restart brings into force. Those are told to the owner; the rest of the edit applies.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from threading import Lock
 from typing import Protocol
@@ -7,9 +16,11 @@ from typing import Protocol
 from foreword.config.schema import Config
 from foreword.errors import ConfigError, InputError
 from foreword.events.event import NOBODY, EventType, Level, Recorder
-from foreword.events.trace import REAL_TIME, Timepiece, Trace
+from foreword.events.notices import Board, Notice, Notices
+from foreword.events.trace import REAL_TIME, Timepiece, Trace, describe_error
+from foreword.frozen import frozen
 
-CONFIG = "foreword.yaml"
+STILL = "what was in force before still is"
 
 
 class Configured(Protocol):
@@ -20,37 +31,105 @@ class Configured(Protocol):
         """The configuration in force."""
 
     @property
-    def fault(self) -> InputError | None:
-        """What is wrong with the edit that is not in force."""
+    def faults(self) -> Mapping[str, InputError]:
+        """What is wrong with edits that are not in force, by their files."""
 
-    def refresh(self) -> None:
+    def refresh(self, *, now: bool = False) -> None:
         """See what changed on the disk."""
+
+
+class Follower(Protocol):
+    """Something that holds to the configuration for longer than a turn."""
+
+    def follow(self, before: Config, after: Config) -> Iterable[str]:
+        """Hold to another configuration from now on, without waiting for anything.
+
+        Name every setting in which it still goes by an earlier one, because only a restart can change that.
+        """
+
+
+@frozen(eq=True)
+class Reloaded:
+    """What a look has found."""
+
+    changed: tuple[str, ...] = ()
+    """The parts of the configuration that are others since the look before."""
+    restart: tuple[str, ...] = ()
+    """What is edited and comes into force with the next start, such as server.port."""
+    faulty: tuple[str, ...] = ()
+    """Where edits are wrong, file and line; what was in force before still is."""
 
 
 class Reloads:
     """Tells of every edit of a configuration, for full trust alone; a loop looks before each turn, and while idle."""
 
-    def __init__(self, configured: Configured, recorder: Recorder, timepiece: Timepiece = REAL_TIME) -> None:
+    def __init__(
+        self,
+        configured: Configured,
+        recorder: Recorder,
+        timepiece: Timepiece = REAL_TIME,
+        notices: Notices | None = None,
+    ) -> None:
+        self.followers: list[Follower] = []
         self._configured = configured
         self._recorder = recorder
         self._timepiece = timepiece
+        self._notices = notices or Board()
         self._lock = Lock()
         self._config = configured.config
-        self._told: InputError | None = None
+        self._waiting: tuple[str, ...] = ()
+        self._named: tuple[str, ...] = ()
+        self._told: dict[str, str] = {}
 
-    def look(self) -> None:
-        """See whether the configuration in force became another, or an edit is faulty, and tell each once."""
+    def look(self, further: Iterable[str] = (), *, now: bool = False) -> Reloaded:
+        """See whether the configuration in force became another, or an edit is faulty, and tell each once.
+
+        What else only a restart brings into force, such as an edited `.env`, is named by whoever knows.
+        """
         with self._lock:
-            self._configured.refresh()
-            config, fault = self._configured.config, self._configured.fault
+            self._configured.refresh(now=now)
+            config, faults = self._configured.config, dict(self._configured.faults)
+            changed: tuple[str, ...] = ()
             if config is not self._config:
                 before, self._config = self._config, config
-                self._tell(Level.INFO, changed=", ".join(find_changes(before, config)) or "nothing")
-            if fault is None:
-                self._told = None if is_of_config(self._told) else self._told
-            elif str(fault) != str(self._told or ""):
-                self._told = fault
-                self._tell(Level.ERROR, error=f"{' and '.join(find_places(fault))}: what was in force before still is")
+                changed = tuple(find_changes(before, config))
+                self._waiting = tuple(dict.fromkeys(self._follow(before, config)))
+                self._tell(Level.INFO, changed=", ".join(changed) or "nothing")
+            restart = tuple(dict.fromkeys((*self._waiting, *further)))
+            self._tell_restart(restart)
+            self._tell_faults(faults)
+            places = (place for path, fault in faults.items() for place in find_places(path, fault))
+            return Reloaded(changed=changed, restart=restart, faulty=tuple(places))
+
+    def _follow(self, before: Config, after: Config) -> Iterable[str]:
+        """Hand the configuration on; a follower that fails keeps it from nobody else."""
+        for follower in [*self.followers]:
+            try:
+                yield from follower.follow(before, after)
+            except Exception as error:  # noqa: BLE001 - whatever fails in one part, the others are to have the edit
+                said = f"the edit came into force only in part, {describe_error(error)['error']}"
+                self._warn(said, "a part of Foreword could not follow an edit of foreword.yaml; see: foreword logs")
+
+    def _tell_restart(self, names: tuple[str, ...]) -> None:
+        """Tell what waits for a restart, each as long as it does once."""
+        fresh = [name for name in names if name not in self._named]
+        self._named = names
+        if fresh:
+            said = f"{' and '.join(fresh)} {'needs' if len(fresh) == 1 else 'need'} a restart"
+            self._warn(f"{said}: {STILL}", f"{said}; until then {STILL}")
+
+    def _tell_faults(self, faults: Mapping[str, InputError]) -> None:
+        """Tell what is wrong, each fault once until it is gone."""
+        words = {path: str(fault) for path, fault in faults.items()}
+        for path, fault in faults.items():
+            if self._told.get(path) != words[path]:
+                places = " and ".join(f"{place} is faulty" for place in find_places(path, fault))
+                self._warn(f"{places}: {STILL}", f"{places}: {STILL}; see what is wrong with: foreword doctor")
+        self._told = words
+
+    def _warn(self, error: str, notice: str) -> None:
+        self._tell(Level.ERROR, error=error)
+        self._notices.notify(Notice(text=notice))
 
     def _tell(self, level: Level, **said: str) -> None:
         Trace(self._recorder, NOBODY, self._timepiece).tell(EventType.CONFIG_RELOADED, level=level, **said)
@@ -61,14 +140,8 @@ def find_changes(before: Config, after: Config) -> list[str]:
     return [part.name for part in fields(Config) if getattr(before, part.name) != getattr(after, part.name)]
 
 
-def is_of_config(fault: InputError | None) -> bool:
-    """Whether a fault is gone as soon as nobody mentions it; one of a blueprint is mentioned only when that is used."""
-    return not isinstance(fault, ConfigError) or all(one.file == CONFIG for one in fault.faults)
-
-
-def find_places(fault: InputError) -> list[str]:
+def find_places(path: str, fault: InputError) -> list[str]:
     """Find where the faults are, file and line; the words of a fault may quote the file, and that may be a secret."""
     if not isinstance(fault, ConfigError):
-        return [f"{CONFIG} cannot be used"]
-    places = [one.file if one.line is None else f"{one.file}:{one.line}" for one in fault.faults]
-    return [f"{place} is faulty" for place in dict.fromkeys(places)]
+        return [path]
+    return [*dict.fromkeys(one.file if one.line is None else f"{one.file}:{one.line}" for one in fault.faults)]

@@ -49,13 +49,16 @@ def admit(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: dateti
 
 def is_named(lane: Lane) -> bool:
     """Whether a lane is somebody's; of those whom nobody has named, none is known again."""
-    return bool(lane.user or lane.room)
+    return bool(lane.user or (lane.room and not lane.room.startswith("(")))
 
 
 def write_key(incoming: Incoming) -> str | None:
     """Write a message's own key so that nobody else's can be the same, nor that of another room."""
     if not incoming.key:
         return None
+    if incoming.origin:
+        written = f"{incoming.channel}\x00{incoming.origin}\x00{incoming.key}"
+        return written.encode("utf-8", "backslashreplace").decode()
     return f"{incoming.channel}\x00{incoming.room}\x00{incoming.user}\x00{incoming.key}"
 
 

@@ -1,6 +1,7 @@
 """Whom the events of a message belong to."""
 
-from foreword.events.event import Context
+from foreword.events.event import Context, EventType
+from foreword.events.trace import Step, Trace
 from foreword.gateway.message import Incoming
 from foreword.gateway.session import Session
 
@@ -15,4 +16,13 @@ def find_context(session: Session, incoming: Incoming) -> Context:
         user=incoming.user,
         channel=incoming.channel,
         room=incoming.room,
+        schedule=incoming.errand.schedule if incoming.errand else "",
     )
+
+
+def begin(trace: Trace, incoming: Incoming) -> Step:
+    """Begin the trace of a message: somebody wrote it, or a schedule fired."""
+    if errand := incoming.errand:
+        late = {"late": errand.late} if errand.late else {}
+        return trace.step(EventType.SCHEDULE_FIRED, name=errand.schedule, **late)
+    return trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from foreword.runtime.ears import Anew, Asking, Calling, Delta, Returned, Words
+from foreword.runtime.silence import Hush
 
 MOST = 10_000  # pieces that wait for one slow listener; then it is left behind
 
@@ -13,6 +14,7 @@ class Broadcast:
 
     def __init__(self) -> None:
         self._said: list[str] = []
+        self._hush = Hush()
         self._answer = 0  # how much of that was said before the answer of now
         self._asking: Asking | None = None
         self._listeners: set[asyncio.Queue[Delta | None]] = set()
@@ -25,18 +27,33 @@ class Broadcast:
         return bool(self._listeners)
 
     async def pass_on(self, delta: Delta) -> None:
-        """Pass a piece on; a listener that does not keep up is left behind rather than waited for."""
+        """Pass a piece on, but nothing that is or may become the word of silence."""
         match delta:
             case Words():
-                self._said.append(delta.text)
+                if text := self._hush.add(delta.text):
+                    self._pass_on(Words(text=text))
+                return
             case Anew():
+                self._hush = Hush()
                 del self._said[self._answer :]
             case Calling():
+                self._finish_words()
                 self._answer = len(self._said)
             case Asking():
                 self._asking = delta
             case Returned():
                 self._asking = None
+        self._pass_on(delta)
+
+    def _finish_words(self) -> None:
+        """Pass on what was held back of an answer that has come to its end."""
+        if text := self._hush.end():
+            self._pass_on(Words(text=text))
+
+    def _pass_on(self, delta: Delta) -> None:
+        """Pass a piece on; a listener that does not keep up is left behind rather than waited for."""
+        if isinstance(delta, Words):
+            self._said.append(delta.text)
         for listener in tuple(self._listeners):
             if listener.qsize() < MOST:
                 listener.put_nowait(delta)
@@ -46,6 +63,7 @@ class Broadcast:
 
     def end(self) -> None:
         """Say that nothing more comes."""
+        self._finish_words()
         self.ended.set()
         for listener in self._listeners:
             listener.put_nowait(None)

@@ -4,6 +4,7 @@ from foreword.errors import InputError
 from foreword.gateway.message import Incoming
 from foreword.gateway.request import write_request
 
+LONGEST_FACT = 100  # characters of a zone, a language or a location
 LONGEST = 1_000_000  # characters of a message; longer ones fit no model
 
 
@@ -13,8 +14,13 @@ def check(incoming: Incoming) -> None:
         raise InputError("the message is empty")
     if len(incoming.text) > LONGEST:
         raise InputError(f"the message has {len(incoming.text):,} characters, and {LONGEST:,} are the most")
+    if incoming.room.startswith("("):  # so is company called that nobody has named
+        raise InputError("the name of a room does not begin with a bracket")
     named = (incoming.user, incoming.channel, incoming.agent, incoming.situation, incoming.room, incoming.session)
-    if any("\x00" in text for text in (incoming.text, *named, incoming.key)):
+    told = (incoming.client.zone, incoming.client.language, incoming.client.location)
+    if any(len(fact) > LONGEST_FACT for fact in told):
+        raise InputError(f"what a device says of its person has {LONGEST_FACT:,} characters at most")
+    if any("\x00" in text for text in (incoming.text, *named, *told, incoming.key)):
         raise InputError("the message has a NUL character in it")
     try:
         f"{write_request(incoming)}{incoming.text}".encode()

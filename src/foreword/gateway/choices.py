@@ -1,8 +1,9 @@
 """Which model a turn speaks with."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from foreword.config.environment import Secrets
+from foreword.config.schema import Config
 from foreword.runtime.choosing import choose_model
 from foreword.runtime.models import Models
 from foreword.workspace import Workspace
@@ -16,13 +17,23 @@ class Choices:
         self._models = models
         self._environ = environ
         self._opened: set[str] = set()
+        self._started = workspace.config
+
+    def follow(self, _: Config, after: Config) -> Iterable[str]:
+        """Hold to addresses and facts of another configuration; an engine that runs keeps what it was started with."""
+        self._follow(after)
+        facts = self._started.models
+        return [f"models.{name}" for name in self._models.engines if after.models.get(name) != facts.get(name)]
+
+    def _follow(self, config: Config) -> None:
+        if self._models.follow(config):
+            self._opened.clear()
 
     async def choose(self, agent: str, chosen: str = "") -> str:
         """Choose the model of an agent or of its session; where no key is set at all, the embedded one."""
         config = self._workspace.config
         model = choose_model(chosen or config.agents[agent].model, config, self._environ).model
-        if self._models.follow(config):
-            self._opened.clear()
+        self._follow(config)
         if model not in self._opened:
             await self._models.start(model)
             self._opened.add(model)

@@ -1,7 +1,7 @@
 """Delegation: a piece of work for a subagent, with the minimal prompt, the asker's clearance and nothing of the past.
 
 What it does stands below the call in the trace, and its cost is part of the turn's. It has the tools of the agent that
-it is, but none that changes something, the list of the asker's tasks among it, and none to delegate further.
+it is, but none that changes something, the asker's tasks and workflow among it, and none to delegate further.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,7 +16,7 @@ from foreword.runtime.failing import ToolFailed
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End
 from foreword.runtime.toolbox import Toolbox
-from foreword.tools import DELEGATE, TASKS, Answer
+from foreword.tools import DELEGATE, TASKS, WORKFLOWS, Answer
 from foreword.turn import Extension, Toolset, Turn
 from foreword.words import Mode
 from foreword.workspace import Workspace
@@ -61,7 +61,8 @@ class Delegating:
 
 def equip(turn: Turn, tools: Toolset, extensions: tuple[Extension, ...]) -> Turn:
     """Give a subagent the tools of its agent, as far as they change nothing."""
-    harmless = [tool for tool in tools.tools if not tool.changes and tool.name not in TASKS and tool.name != DELEGATE]
+    kept = {*TASKS.names, *WORKFLOWS.names, DELEGATE}
+    harmless = [tool for tool in tools.tools if not tool.changes and tool.name not in kept]
     return replace(turn, tools=Toolset(harmless), extensions=extensions)
 
 
@@ -74,6 +75,7 @@ def make_subturn(assembly: Assembly, agent: str, task: str) -> Turn:
         channel=turn.channel,
         room=turn.room,
         situation=turn.situation,
+        ceiling=turn.ceiling,
         session=turn.session,
         message=task,
         mode=Mode.MINIMAL,

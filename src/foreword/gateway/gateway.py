@@ -15,25 +15,30 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from foreword.assembly import Assembly
 from foreword.errors import ForewordError
 from foreword.events.event import NOBODY, NOWHERE, EventType, Level
 from foreword.events.listening import Listeners
-from foreword.events.reloads import Reloads
+from foreword.events.notices import Board
 from foreword.events.trace import Timepiece, Trace, describe_error
-from foreword.frozen import frozen
 from foreword.gateway.admission import admit, find_admitted, find_named, summarise_before
-from foreword.gateway.belonging import find_context
+from foreword.gateway.belonging import begin, find_context
+from foreword.gateway.channel import Heard
 from foreword.gateway.checking import check
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
 from foreword.gateway.outbox import Outbox
+from foreword.gateway.receiving import Received, Receiving
+from foreword.gateway.reloading import Reloading
 from foreword.gateway.replies import find_reply, make_reply
+from foreword.gateway.rhythm import USUAL, Rhythm
 from foreword.gateway.running import Running
 from foreword.gateway.session import Session
 from foreword.gateway.sessions import Sessions
+from foreword.gateway.showing import showing_work
 from foreword.gateway.sqlite_inbox import get_claimed
 from foreword.gateway.working import Working
 from foreword.gateway.writer import Writer, rewrite
@@ -41,7 +46,12 @@ from foreword.runtime.ears import Delta
 from foreword.turn import Turn
 from foreword.workspace import Workspace
 
+if TYPE_CHECKING:
+    from foreword.gateway.schedule.scheduler import Scheduler
+
 ELSEWHERE = 0.5  # seconds between two looks at a turn that another process works on
+GOING = "this gateway is about to end; write again in a moment"
+UNKEPT = "the message could not be kept ({}), so it was not accepted; try again later"
 
 
 class NotKept(ForewordError):
@@ -50,23 +60,6 @@ class NotKept(ForewordError):
 
 class Closing(ForewordError):
     """The gateway is about to end and accepts nothing any more."""
-
-
-@frozen
-class Rhythm:
-    """How often the gateway looks around."""
-
-    look: float = 1.0
-    """Seconds between two looks for turns that are due, or that a dead process left."""
-    renew: float = 5.0
-    """Seconds between two renewals of the leases."""
-    grace: float = 20.0
-    """Seconds that running turns are given when the gateway ends."""
-    most: int = 1_000
-    """Turns that run at once."""
-
-
-USUAL = Rhythm()
 
 
 class Gateway:
@@ -81,17 +74,22 @@ class Gateway:
         clock: Callable[[], datetime],
         *,
         rhythm: Rhythm = USUAL,
+        board: Board | None = None,
     ) -> None:
         self.workspace = workspace
         self.listeners = listeners
         self.sessions = Sessions(writer, clock)
+        self.scheduler: Scheduler | None = None
+        """Who fires what is due; set once it is made, since it hands its messages in here."""
         self._writer = writer
         self._inbox = inbox
         self._clock = clock
         self._rhythm = rhythm
         self._timepiece = Timepiece(now=clock)
-        self._reloads = Reloads(workspace, listeners.recorder, self._timepiece)
+        self.reloading = Reloading(workspace, listeners, self._timepiece, board or Board())
+        self._receiving = Receiving(workspace, writer, listeners.recorder, clock, self.accept)
         self._working: Working | None = None
+        self._outbox: Outbox | None = None
         self._known: dict[str, Running] = {}
         self._accepting: set[asyncio.Task[Accepted]] = set()
         self._aside: dict[str, Reply] = {}
@@ -102,12 +100,24 @@ class Gateway:
         self._delivering: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
 
+    async def receive(self, heard: Heard) -> Received:
+        """Receive what a channel heard: when this returns it is kept, whatever becomes of it."""
+        if self._closing:
+            raise Closing(GOING)
+        self.reloading.look()
+        try:
+            return await self._receiving.receive(heard)
+        except sqlite3.Error as error:
+            raise NotKept(UNKEPT.format(error)) from error
+        finally:
+            self._ended.set()  # there may be a letter
+
     async def accept(self, incoming: Incoming) -> Accepted:
         """Accept a message: when this returns it is kept, and it will be answered."""
         check(incoming)
         if self._closing:
-            raise Closing("this gateway is about to end; write again in a moment")
-        self._look_at_config()
+            raise Closing(GOING)
+        self.reloading.look()
         found = find_lane(incoming, self.workspace.config)
         # Who goes away meanwhile leaves no message behind that is kept and that nobody works on.
         task = asyncio.create_task(self._accept(incoming, found))
@@ -116,9 +126,7 @@ class Gateway:
         try:
             return await asyncio.shield(task)
         except sqlite3.Error as error:
-            raise NotKept(
-                f"the message could not be kept ({error}), so it was not accepted; try again later"
-            ) from error
+            raise NotKept(UNKEPT.format(error)) from error
 
     async def _accept(self, incoming: Incoming, found: Found) -> Accepted:
         now = self._clock()
@@ -130,7 +138,7 @@ class Gateway:
         if admitted.turn:
             return Accepted(turn=admitted.turn, session=session.id, repeated=True)
         trace = Trace(self.listeners.recorder, find_context(session, incoming), self._timepiece)
-        with trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text)) as received:
+        with begin(trace, incoming) as received:
             clearance = found.clearance
             received.tell(
                 EventType.TRUST_RESOLVED,
@@ -141,7 +149,7 @@ class Gateway:
             )
             if admitted.new:
                 received.tell(EventType.SESSION_CREATED)
-            running = self._known[trace.id] = Running(session.id)
+            running = self._known[trace.id] = Running(session.id, self._rhythm.thinking)
             incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
             arrival = Arrival(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
             try:
@@ -159,12 +167,6 @@ class Gateway:
                 if (await self._find(trace.id)).state is State.QUEUED:
                     self._end(trace.id, running)
         return Accepted(turn=trace.id, session=session.id)
-
-    def _look_at_config(self) -> None:
-        """See what changed in the workspace, tell it, and hold the budgets to it."""
-        self._reloads.look()
-        if self.listeners.purse:
-            self.listeners.purse.follow(self.workspace.config)
 
     async def hear(self, turn: str) -> AsyncIterator[Delta]:
         """Hear a turn: what it said so far, then each piece, until it has ended or is left for later."""
@@ -246,7 +248,7 @@ class Gateway:
 
     def start(self, working: Working, outbox: Outbox | None = None) -> None:
         """Begin to work, with what an earlier process left first."""
-        self._working = working
+        self._working, self._outbox = working, outbox
         self._wake.set()
         self._looking = asyncio.create_task(self._look_around())
         self._renewing = asyncio.create_task(self._renew())
@@ -291,7 +293,6 @@ class Gateway:
             await self._try(self._claim())
 
     async def _claim(self) -> None:
-        self._look_at_config()
         room = self._rhythm.most - len(self._known)
         for claimed in await self._inbox.claim(max(1, room)):
             self._start(claimed)
@@ -315,7 +316,7 @@ class Gateway:
                     await asyncio.wait_for(self._ended.wait(), self._rhythm.look)
                 self._ended.clear()
                 last = self._closing and not any(running.task for running in self._known.values())
-                rounds.create_task(self._try(deliver_all(outbox)))
+                rounds.create_task(self._try(outbox.deliver_all()))
 
     async def _renew(self) -> None:
         while True:
@@ -336,17 +337,17 @@ class Gateway:
     def _start(self, claimed: Claimed) -> None:
         running = self._known.get(claimed.turn)
         if running is None or running.broadcast.ended.is_set():
-            running = self._known[claimed.turn] = Running(claimed.session.id)
+            running = self._known[claimed.turn] = Running(claimed.session.id, self._rhythm.thinking)
         running.task = asyncio.create_task(self._run(claimed, running))
 
     async def _run(self, claimed: Claimed, running: Running) -> None:
         """Work on a turn; whatever comes of it, the next one of its session can begin."""
         assert self._working is not None
         trace = self._make_trace(claimed)
+        ears = running.make_ears(self._inbox, claimed)
         try:
-            ending = await self._working.work(
-                trace, claimed, running.make_ears(self._inbox, claimed), running.is_stopped
-            )
+            async with showing_work(self._outbox, claimed.incoming):
+                ending = await self._working.work(trace, claimed, ears, running.is_stopped)
         except LeaseLost:
             return
         except asyncio.CancelledError:
@@ -384,9 +385,3 @@ class Gateway:
         if reply is None:
             raise NotFound("turn")
         return reply
-
-
-async def deliver_all(outbox: Outbox) -> None:
-    """Deliver until nothing is due."""
-    while await outbox.deliver():
-        pass

@@ -45,12 +45,14 @@ def find_lane(incoming: Incoming, config: Config) -> Found:
         channel=incoming.channel,
         room=incoming.room,
         situation=incoming.situation,
+        ceiling=incoming.errand.ceiling if incoming.errand else None,
     )
     clearance = resolve(turn, config)
     return Found(
         lane=Lane(
             agent=agent,
-            channel=incoming.channel,
+            # Each schedule has a session of its own.
+            channel=f"{incoming.channel}:{incoming.errand.schedule}" if incoming.errand else incoming.channel,
             # Company that nobody has named is not known again: it is one person's, and never their private chat.
             room=incoming.room or (f"({incoming.situation})" if has_company(turn) else ""),
             clearance=clearance.level,

@@ -6,7 +6,7 @@ from foreword.errors import InputError
 from foreword.events.event import Usage
 from foreword.frozen import frozen
 from foreword.turn import Client, Message
-from foreword.words import Word
+from foreword.words import Delivery, Trust, Word
 
 
 class State(Word):
@@ -40,6 +40,21 @@ class NotFound(InputError):
 
 
 @frozen(eq=True)
+class Errand:
+    """What makes a message the run of a schedule: nobody waits for its reply."""
+
+    schedule: str
+    """The id of the schedule; its runs have a session of their own."""
+    delivery: Delivery
+    ceiling: Trust
+    """The lower of the clearance at its creation and that of its destination."""
+    light: bool = False
+    """Whether it has the small prompt of a heartbeat, and little of what was said before."""
+    late: int = 0
+    """How many runs it makes up for beside its own."""
+
+
+@frozen(eq=True)
 class Incoming:
     """A message as a channel hands it in; who sent it is the channel's proof, never the text's word."""
 
@@ -66,6 +81,12 @@ class Incoming:
     """Whether whoever hears the turn can be asked before it changes something."""
     address: str = ""
     """Where the reply is to be delivered, on a channel that delivers; else whoever asked fetches it."""
+    through: str = ""
+    """The channel that delivers the reply, where another than its own."""
+    errand: Errand | None = None
+    """The run of a schedule that it is."""
+    origin: str = ""
+    """The channel's own ids of place and sender, by which a message is known again whatever they are called by then."""
 
 
 @frozen(eq=True)
@@ -95,6 +116,11 @@ class Reply:
     prompt_hash: str = ""
     cut: bool = False
     """Whether the reply ends because it became too long."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether the agent has answered that it has nothing to say."""
+        return self.state is State.ANSWERED and not self.text
 
 
 @frozen

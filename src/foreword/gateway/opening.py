@@ -8,15 +8,31 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from foreword.events.listening import listen
+from foreword.events.notices import Board, Notices
+from foreword.facts import find_host
 from foreword.frozen import frozen
+from foreword.gateway.archiving import Archiving
+from foreword.gateway.beside import beside
+from foreword.gateway.bulletins import Bulletins, Scribe
+from foreword.gateway.channel import Channel
+from foreword.gateway.channels.configured import Opens, make_tell
+from foreword.gateway.channels.schedule import ScheduleChannel
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
-from foreword.gateway.gateway import USUAL as RHYTHM
-from foreword.gateway.gateway import Gateway, Rhythm
+from foreword.gateway.gateway import Gateway
+from foreword.gateway.hearing import hearing
 from foreword.gateway.inbox import Inbox
-from foreword.gateway.outbox import Channel, Outbox
+from foreword.gateway.living import Learning
+from foreword.gateway.notifying import Notifying
+from foreword.gateway.offering import Offering
+from foreword.gateway.outbox import Outbox
 from foreword.gateway.preparing import Preparing
+from foreword.gateway.reloading import Fixed, Soon
+from foreword.gateway.rhythm import USUAL as RHYTHM
+from foreword.gateway.rhythm import Rhythm
+from foreword.gateway.schedule.planning import Planning
+from foreword.gateway.schedule.scheduler import CHANNEL, Scheduler, Ways
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.working import USUAL as PATIENCE
 from foreword.gateway.working import Patience, Working
@@ -29,7 +45,7 @@ from foreword.runtime.run import Bounds
 from foreword.runtime.servers import Servers
 from foreword.runtime.toolbox import Further, Toolbox
 from foreword.store.state import open_state
-from foreword.tools import DELEGATING
+from foreword.tools import DELEGATING, NOTIFYING, SCHEDULING
 from foreword.workspace import STATE, Workspace
 
 
@@ -49,10 +65,18 @@ class Options:
     patience: Patience = PATIENCE
     retrying: Retrying = PATIENT
     bounds: Bounds = BOUNDS
+    bulletin: float = 60.0
+    """Seconds between two looks at whether a bulletin is due; nothing is made sooner after the start."""
     channels: Mapping[str, Channel] = field(default_factory=dict)
-    """Channels that deliver replies by themselves, by name."""
+    """Channels that hear people and deliver replies by themselves, by name."""
+    opens: Mapping[str, Opens] = field(default_factory=dict)
+    """Channels that are opened with the gateway and closed after it, by name."""
+    scheduling: bool = False
+    """Whether schedules are fired: by the one that serves, and not by everybody who only talks."""
     further: tuple[Further, ...] = ()
     """Tools of one's own, which the agents have beside the others."""
+    notices: tuple[Notices, ...] = ()
+    """Ways to the owner, who is told of edits that cannot come into force."""
 
 
 AS_USUAL = Options()
@@ -64,23 +88,52 @@ async def open_gateway(
 ) -> AsyncIterator[Gateway]:
     """Open the gateway of a workspace; it works until the block is left."""
     folder = os.path.join(workspace.files.root, STATE)
+    clock = options.clock
     async with AsyncExitStack() as opened:
         writer = opened.enter_context(closing(Writer(open_state(folder).connection)))
-        listeners = opened.enter_context(listen(folder, workspace.config, options.clock, tree=options.tree))
+        listeners = opened.enter_context(listen(folder, workspace.config, clock, tree=options.tree))
+        recorder = listeners.recorder
         models = open_models(workspace.config, environ)
         opened.push_async_callback(models.close)
-        inbox: Inbox = SqliteInbox(writer, options.clock)
-        servers = await opened.enter_async_context(Servers(workspace, listeners.recorder, environ))
+        channels = dict(options.channels)
+        for name, opens in options.opens.items():
+            channels[name] = await opened.enter_async_context(opens(make_tell(name, recorder, clock)))
+        board = Board(*options.notices)
+        servers = await opened.enter_async_context(Servers(workspace, recorder, environ, notices=board))
         choices = Choices(workspace, models, environ)
         delegating = Delegating(workspace, choices.choose)
-        further = (Further(tools=DELEGATING, runs=delegating), *options.further)
+        further = (
+            Further(tools=DELEGATING, runs=delegating),
+            Further(tools=SCHEDULING, runs=Planning(workspace, writer, clock)),
+            Further(tools=NOTIFYING, runs=Notifying(workspace, writer, clock, channels)),
+            *options.further,
+        )
         toolbox = Toolbox(workspace, servers, further)
-        equipping = Equipping(choices, toolbox)
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
-        preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, options.clock)))
+        equipping = Equipping(choices, toolbox, Offering(workspace, writer, channels), host=find_host(environ))
+        preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
-        gateway = Gateway(workspace, listeners, writer, inbox, options.clock, rhythm=options.rhythm)
-        outbox = Outbox(writer, options.channels, listeners, options.clock) if options.channels else None
-        gateway.start(Working(inbox, preparing, loop, gateway.set_aside, options.patience), outbox)
+        inbox: Inbox = SqliteInbox(writer, clock)
+        gateway = Gateway(workspace, listeners, writer, inbox, clock, rhythm=options.rhythm, board=board)
+        archiving = Archiving(workspace, writer, recorder, clock)
+        gateway.reloading.followers += (choices, servers, archiving)
+        await opened.enter_async_context(beside(gateway.reloading.keep()))
+        scribe = Scribe(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
+        bulletins = Bulletins(workspace, writer, scribe, recorder, clock)
+        await opened.enter_async_context(beside(bulletins.keep(options.bulletin)))
+        learning = Learning(writer)
+        opened.push_async_callback(learning.close)
+        working = Working(inbox, preparing, loop, gateway.set_aside, options.patience, after=learning.take_note)
+        gateway.start(working, Outbox(writer, channels, listeners, clock) if channels else None)
+        opened.push_async_callback(archiving.look)  # once more, for what has ended since
+        await opened.enter_async_context(beside(archiving.keep()))
         opened.push_async_callback(gateway.close)
+        ways = Ways(accept=gateway.accept, recorder=recorder, clock=clock, channels=channels)
+        gateway.scheduler = Scheduler(workspace, writer, ways)
+        heard = dict(channels)
+        if options.scheduling:
+            fixed = Fixed(started=workspace.config, names=("telegram",))
+            gateway.reloading.followers += (fixed, Soon(gateway.scheduler.follow))
+            heard[CHANNEL] = ScheduleChannel(gateway.scheduler.look, options.rhythm.look)
+        await opened.enter_async_context(hearing(heard, gateway.receive, recorder, options.rhythm))
         yield gateway

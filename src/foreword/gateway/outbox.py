@@ -1,4 +1,4 @@
-"""The outbox: replies on their way to channels that deliver by themselves, such as a messenger.
+"""The outbox: letters on their way to channels that deliver by themselves, such as a messenger.
 
 A reply is in the outbox from the moment its turn ends. Where a channel takes a key, one that is sent
 twice is shown once; for the others a send whose end nobody knows is recorded as uncertain and not repeated in silence.
@@ -8,16 +8,17 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
-from foreword.errors import ForewordError
-from foreword.events.event import EventType, Level
+from foreword.events.event import NOBODY, EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.trace import Timepiece, Trace
 from foreword.frozen import frozen
 from foreword.gateway.belonging import find_context
+from foreword.gateway.channel import Channel, NeverDelivered, NotDelivered
 from foreword.gateway.inbox import Claimed
+from foreword.gateway.letter import Letter
 from foreword.gateway.moment import write_moment
 from foreword.gateway.owner import is_dead, name_owner
 from foreword.gateway.sqlite_inbox import get_claimed
@@ -37,6 +38,7 @@ LONGEST = 30.0  # seconds that a delivery may take
 DISK = 1.0  # seconds after which is written again what a full or busy disk did not take
 LOST = "the reply was on its way when its process ended; nobody knows whether it arrived, and it is not sent again"
 MOST = 64  # deliveries at once
+LETTER = "key, channel, address, text, turn_id"
 
 
 class Delivery(Word):
@@ -51,32 +53,20 @@ class Delivery(Word):
     """The channel will never take it."""
 
 
-class NotDelivered(ForewordError):
-    """A channel did not take a reply; nothing arrived, and trying again may help."""
-
-
-class NeverDelivered(ForewordError):
-    """A channel will never take this reply: its address is gone, or it is barred."""
-
-
-class Channel(Protocol):
-    """Where replies are delivered."""
-
-    takes_key: bool
-    """Whether the channel shows a reply once that is delivered twice with one key."""
-
-    async def deliver(self, address: str, text: str, key: str) -> None:
-        """Deliver a reply; raise NotDelivered where nothing arrived, and anything else where nobody knows."""
+Belonging = tuple[Letter, Claimed | None]
+"""A letter, and the turn that it belongs to."""
 
 
 @frozen
 class Parcel:
-    """A reply that this process delivers, and the turn that it answers."""
+    """A letter that this process delivers, and the turn that it belongs to."""
 
     number: int
-    claimed: Claimed
-    text: str
+    letter: Letter
+    part: int
+    """How many of its parts have arrived."""
     attempt: int
+    claimed: Claimed | None
 
 
 class Outbox:
@@ -95,16 +85,25 @@ class Outbox:
         self._clock = clock
         self._owner = name_owner()
 
+    def find_channel(self, name: str) -> Channel | None:
+        """Find a channel by its name."""
+        return self._channels.get(name)
+
+    async def deliver_all(self) -> None:
+        """Deliver until nothing is due."""
+        while await self.deliver():
+            pass
+
     async def deliver(self) -> int:
-        """Deliver what is due; return how many replies were tried."""
+        """Deliver the next part of what is due; return how many were tried."""
         parcels, lost = await self._writer.seal(self._claim)
-        for claimed in lost:
-            self._make_trace(claimed).tell(EventType.CHANNEL_ERROR, level=Level.ERROR, error=LOST)
+        for letter, claimed in lost:
+            self._make_trace(letter, claimed).tell(EventType.CHANNEL_ERROR, level=Level.ERROR, error=LOST)
         await asyncio.gather(*(self._deliver(parcel) for parcel in parcels))
         return len(parcels)
 
-    def _claim(self, state: sqlite3.Connection) -> tuple[Sequence[Parcel], Sequence[Claimed]]:
-        """Claim the first reply of each address that is due; return also the turns whose reply is uncertain now."""
+    def _claim(self, state: sqlite3.Connection) -> tuple[Sequence[Parcel], Sequence[Belonging]]:
+        """Claim the first letter of each address that is due; return also those whose fate is uncertain now."""
         now = self._clock()
         lost = self._take_over(state, now)
         got = state.execute(
@@ -113,66 +112,76 @@ class Outbox:
             " AND channel IN (SELECT value FROM json_each(?)) AND NOT EXISTS (SELECT 1 FROM outbox AS other"
             " WHERE other.state IN ('pending', 'sending') AND other.channel = mine.channel"
             " AND other.address = mine.address AND other.id < mine.id) ORDER BY id LIMIT ?)"
-            " RETURNING id, turn_id, text, attempt",
+            f" RETURNING id, part, attempt, {LETTER}",
             (self._owner, (now + LEASE).timestamp(), now.timestamp(), json.dumps(list(self._channels)), MOST),
         ).fetchall()
-        parcels = [
-            Parcel(number=number, claimed=get_claimed(state, turn), text=text, attempt=attempt)
-            for number, turn, text, attempt in sorted(got)
-        ]
+        parcels = []
+        for number, part, attempt, *row in sorted(got):
+            letter, claimed = read_letter(state, row)
+            parcels.append(Parcel(number=number, letter=letter, part=part, attempt=attempt, claimed=claimed))
         return parcels, lost
 
-    def _take_over(self, state: sqlite3.Connection, now: datetime) -> list[Claimed]:
+    def _take_over(self, state: sqlite3.Connection, now: datetime) -> list[Belonging]:
         """Take up what a dead process was sending where a key makes that safe; the rest is uncertain."""
         keyed = json.dumps([name for name, channel in self._channels.items() if channel.takes_key])
         asked = "SELECT DISTINCT lease_owner FROM outbox WHERE state = 'sending' AND lease_owner != ?"
-        lost: list[Claimed] = []
+        lost: list[Belonging] = []
         for (owner,) in state.execute(asked, (self._owner,)).fetchall():
             became = state.execute(
                 "UPDATE outbox SET state = iif(channel IN (SELECT value FROM json_each(?)), 'pending', 'uncertain'),"
                 " lease_owner = '' WHERE state = 'sending' AND lease_owner = ? AND (lease_until < ? OR ?)"
-                " RETURNING turn_id, state",
+                f" RETURNING state, {LETTER}",
                 (keyed, owner, now.timestamp(), is_dead(owner)),
             ).fetchall()
-            lost += [get_claimed(state, turn) for turn, word in became if word == Delivery.UNCERTAIN.value]
+            lost += [read_letter(state, row) for word, *row in became if word == Delivery.UNCERTAIN.value]
         return lost
 
-    def _make_trace(self, claimed: Claimed) -> Trace:
+    def _make_trace(self, letter: Letter, claimed: Claimed | None) -> Trace:
+        timepiece = Timepiece(now=self._clock)
+        if claimed is None:
+            return Trace(self._listeners.recorder, replace(NOBODY, channel=letter.channel), timepiece)
         context = find_context(claimed.session, claimed.incoming)
-        return Trace(self._listeners.recorder, context, Timepiece(now=self._clock), goes_on=claimed.place)
+        return Trace(self._listeners.recorder, context, timepiece, goes_on=claimed.place)
 
     async def _deliver(self, parcel: Parcel) -> None:
-        claimed = parcel.claimed
-        incoming = claimed.incoming
-        trace = self._make_trace(claimed)
-        channel = self._channels[incoming.channel]
+        letter = parcel.letter
+        channel = self._channels[letter.channel]
+        parts = channel.split(letter.text)
+        trace = self._make_trace(letter, parcel.claimed)
+        wait, text = 0.0, parts[parcel.part]
+        said = {"part": f"{parcel.part + 1} of {len(parts)}"} if len(parts) > 1 else {}
         try:
-            with trace.step(EventType.MESSAGE_SENT, length=len(parcel.text), attempt=parcel.attempt):
+            with trace.step(EventType.MESSAGE_SENT, length=len(text), attempt=parcel.attempt, **said):
                 async with asyncio.timeout(LONGEST):
-                    await channel.deliver(incoming.address, parcel.text, claimed.turn)
-            state = Delivery.SENT
-        except NotDelivered:
+                    await channel.deliver(letter.address, text, f"{letter.key}.{parcel.part}")
+            state = Delivery.SENT if parcel.part + 1 == len(parts) else Delivery.PENDING
+        except NotDelivered as error:
+            wait = error.wait or WAITS[min(parcel.attempt, len(WAITS)) - 1]
             state = Delivery.PENDING
         except NeverDelivered:
             state = Delivery.REFUSED
         except Exception:  # noqa: BLE001 - whatever broke, nobody knows whether it arrived
+            wait = WAITS[min(parcel.attempt, len(WAITS)) - 1]
             state = Delivery.PENDING if channel.takes_key else Delivery.UNCERTAIN
         while True:
             try:
-                await self._writer.seal(lambda connection: self._settle(connection, parcel, state))
+                await self._writer.seal(lambda connection: self._settle(connection, parcel, state, wait))
             except sqlite3.Error:  # until it is written, nothing else goes to this address
                 await asyncio.sleep(DISK)
             else:
                 return
 
-    def _settle(self, state: sqlite3.Connection, parcel: Parcel, became: Delivery) -> None:
+    def _settle(self, state: sqlite3.Connection, parcel: Parcel, became: Delivery, wait: float) -> None:
+        """Write down what became of a part; a letter that is pending without a wait goes on with its next one."""
         now = self._clock()
-        wait = WAITS[min(parcel.attempt, len(WAITS)) - 1]
+        arrived = became is Delivery.SENT or (became is Delivery.PENDING and not wait)
         state.execute(
-            "UPDATE outbox SET state = ?, due = ?, sent = ?, lease_owner = '', lease_until = 0"
-            " WHERE id = ? AND lease_owner = ? AND attempt = ?",
+            "UPDATE outbox SET state = ?, part = part + ?, attempt = iif(?, 0, attempt), due = ?, sent = ?,"
+            " lease_owner = '', lease_until = 0 WHERE id = ? AND lease_owner = ? AND attempt = ?",
             (
                 str(became),
+                int(arrived),
+                arrived and became is Delivery.PENDING,
                 now.timestamp() + wait,
                 write_moment(now) if became is Delivery.SENT else None,
                 parcel.number,
@@ -180,3 +189,10 @@ class Outbox:
                 parcel.attempt,
             ),
         )
+
+
+def read_letter(state: sqlite3.Connection, row: Sequence[str]) -> Belonging:
+    """Read a row, and the turn that its letter belongs to."""
+    key, channel, address, text, turn = row
+    letter = Letter(key=key, channel=channel, address=address, text=text, turn=turn or "")
+    return letter, get_claimed(state, turn) if turn else None

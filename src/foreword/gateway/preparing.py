@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from foreword.assembly import Assembly
 from foreword.errors import BudgetError, ForewordError, InputError
@@ -18,15 +18,21 @@ from foreword.gateway.admission import ROUGHLY
 from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_order, write_summary
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.lane import find_lane
+from foreword.gateway.living import read_state
+from foreword.gateway.message import Incoming
 from foreword.gateway.past import Row, fold, read_past
 from foreword.gateway.room import catch_up, find_words
+from foreword.gateway.session import Session
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, recount
-from foreword.store.tasks import find_bound, read_tasks
+from foreword.signal import classify
+from foreword.store.tasks import find_bound
 from foreword.tokens import Meter
-from foreword.turn import Extension, State, Task, Toolset, Turn
+from foreword.turn import Extension, Git, Host, State, Task, Toolset, Turn
 from foreword.words import Mode
 from foreword.workspace import Workspace
+
+FEW = 3  # turns that a light run knows of
 
 CHANGED = "What you may see here has changed since you wrote, so this is not answered. Please write again."
 
@@ -46,6 +52,8 @@ class Equipment:
     model: str = ""
     task: Task | None = None
     state: State = State()
+    git: Git | None = None
+    host: Host | None = None
 
 
 class Equips(Protocol):
@@ -87,8 +95,8 @@ class Preparing:
         if fault := self.find_change(claimed):
             raise Changed(fault)
         incoming = claimed.incoming
-        past, tasks = await self._recall(claimed)
-        equipment = bind(await self._equips.equip(claimed), tasks)
+        past, living = await self._recall(claimed)
+        equipment = bind(await self._equips.equip(claimed), living)
         turn = make_turn(claimed, equipment, past, self.now())
         try:
             assembly = await self.assemble(turn)
@@ -97,7 +105,7 @@ class Preparing:
             fold = True
         if assembly.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
             raise Changed(CHANGED)
-        trace.context = find_context(assembly)
+        trace.context = find_context(assembly, trace.context.schedule)
         room, message = find_room(assembly), assembly.terms.meter.count(incoming.text)
         if message > room:
             raise InputError(TOO_LONG.format(message, room))
@@ -106,17 +114,24 @@ class Preparing:
             assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
         return Prepared(assembly=assembly, history=join(past))
 
-    async def _recall(self, claimed: Claimed) -> tuple[Sequence[Row], tuple[Task, ...]]:
+    async def _recall(self, claimed: Claimed) -> tuple[Sequence[Row], State]:
         """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
         session = claimed.session
         if session.lane.user == "" and claimed.incoming.room and not claimed.taken:
             await self._writer.do(lambda state: catch_up(state, session))
-        return await self._writer.look(lambda state: look_up(state, session.id))
+        past, around = await self._look_up(session)
+        errand = claimed.incoming.errand
+        return past[-FEW:] if errand and errand.light else past, around
+
+    async def _look_up(self, session: Session) -> tuple[Sequence[Row], State]:
+        """Look up the past of a session, and what goes on around it."""
+        policy = self._workspace.memory.policy
+        return await self._writer.look(lambda state: (read_past(state, session.id), read_state(state, session, policy)))
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
-        past, tasks = await self._writer.look(lambda state: look_up(state, claimed.session.id))
-        equipment = bind(await self._equips.equip(claimed), tasks)
+        past, living = await self._look_up(claimed.session)
+        equipment = bind(await self._equips.equip(claimed), living)
         return await self.assemble(make_turn(claimed, equipment, past, self.now()))
 
     async def assemble(self, turn: Turn) -> Assembly:
@@ -186,14 +201,9 @@ class Preparing:
         return kept
 
 
-def look_up(state: sqlite3.Connection, session: str) -> tuple[Sequence[Row], tuple[Task, ...]]:
-    """Look up the past and the tasks of a session."""
-    return read_past(state, session), read_tasks(state, session)
-
-
-def bind(equipment: Equipment, tasks: tuple[Task, ...]) -> Equipment:
-    """Bind a turn to the tasks of its session."""
-    return replace(equipment, task=find_bound(tasks), state=State(tasks=tasks)) if tasks else equipment
+def bind(equipment: Equipment, living: State) -> Equipment:
+    """Bind a turn to what goes on around its session, and to the task that is under way."""
+    return replace(equipment, task=find_bound(living.tasks), state=living)
 
 
 def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: datetime) -> Turn:
@@ -216,8 +226,21 @@ def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: 
         model=equipment.model,
         task=equipment.task,
         state=equipment.state,
+        signal=classify(incoming.text, incoming.channel),
+        git=equipment.git,
+        host=equipment.host,
         now=now,
+        **find_errand(incoming),
     )
+
+
+def find_errand(incoming: Incoming) -> dict[str, Any]:
+    """Find what a turn has of the schedule that it runs for."""
+    errand = incoming.errand
+    if errand is None:
+        return {}
+    light = {"mode": Mode.MINIMAL} if errand.light else {}
+    return {"ceiling": errand.ceiling, "background": errand.delivery, **light}
 
 
 def make_order(claimed: Claimed, assembly: Assembly, order: str) -> Turn:
@@ -232,6 +255,7 @@ def make_order(claimed: Claimed, assembly: Assembly, order: str) -> Turn:
         session=claimed.session.id,
         message=order,
         model=assembly.turn.model,
+        ceiling=assembly.turn.ceiling,
         mode=Mode.NONE,
         now=assembly.turn.now,
     )

@@ -28,12 +28,21 @@ def list_unfinished(state: sqlite3.Connection, session: str) -> list[Exchange]:
     return [Exchange(asked=asked, reply=read_reply(tuple(row))) for asked, *row in found]
 
 
-def find_last(state: sqlite3.Connection, session: str) -> Exchange | None:
-    """Find the newest message of a session that was answered, or could not be; nobody waits for a stopped one."""
-    which = "turns.session_id = ? AND turns.finished IS NOT NULL AND turns.state != 'stopped'"
-    asked = f"SELECT turns.text, {COLUMNS} FROM {TURNS} WHERE {which} ORDER BY turns.number DESC LIMIT 1"
-    row = state.execute(asked, (session,)).fetchone()
-    return Exchange(asked=row[0], reply=read_reply(row[1:])) if row else None
+def list_missed(state: sqlite3.Connection, session: str, most: int) -> list[Exchange]:
+    """List what came of a session's messages after the last of them, and the newest answer at any rate.
+
+    Whoever wrote the last one may have gone before the others were answered. The oldest comes first; nobody waits for
+    a stopped one.
+    """
+    ended = "turns.session_id = ?1 AND turns.finished IS NOT NULL AND turns.state != 'stopped'"
+    later = "turns.finished > (SELECT max(received) FROM turns WHERE session_id = ?1)"
+    newest = f"turns.number = (SELECT max(number) FROM turns WHERE {ended})"
+    asked = (
+        f"SELECT turns.text, {COLUMNS} FROM {TURNS} WHERE {ended} AND ({later} OR {newest})"
+        " ORDER BY turns.number DESC LIMIT ?2"
+    )
+    found = state.execute(asked, (session, most)).fetchall()
+    return [Exchange(asked=asked, reply=read_reply(tuple(row))) for asked, *row in reversed(found)]
 
 
 def make_reply(claimed: Claimed, ending: Ending) -> Reply:

@@ -4,16 +4,23 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from foreword.gateway.message import Incoming
+from foreword.gateway.message import Errand, Incoming
 from foreword.turn import Client
+from foreword.words import Delivery, Trust
 
 
 def write_request(incoming: Incoming) -> str:
     """Write everything about a message but its words."""
-    return json.dumps(asdict(replace(incoming, text="")), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(asdict(replace(incoming, text="")), ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def read_request(text: str, request: str) -> Incoming:
     """Read a message that was written."""
     said: dict[str, Any] = json.loads(request)
-    return Incoming(**said | {"text": text, "client": Client(**said["client"])})
+    errand = read_errand(said["errand"]) if said.get("errand") else None
+    return Incoming(**said | {"text": text, "client": Client(**said["client"]), "errand": errand})
+
+
+def read_errand(said: dict[str, Any]) -> Errand:
+    """Read what makes a message the run of a schedule."""
+    return Errand(**said | {"delivery": Delivery(said["delivery"]), "ceiling": Trust(said["ceiling"])})

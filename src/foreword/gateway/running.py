@@ -8,15 +8,15 @@ from foreword.gateway.inbox import Claimed, Inbox
 from foreword.gateway.message import Reply
 from foreword.runtime.ears import Asking, Ears, ask_nobody
 
-THINKING = 600.0  # seconds that a person has to answer
 ALONE = 30.0  # seconds that are waited where nobody listens, as after a restart
 
 
 class Running:
     """One turn, waiting or under way."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, thinking: float) -> None:
         self.session = session
+        self._thinking = thinking
         self.broadcast = Broadcast()
         self.task: asyncio.Task[None] | None = None
         self.reply: Reply | None = None
@@ -62,7 +62,7 @@ class Running:
         self._questions[asking.id] = waiting
         await self.broadcast.pass_on(asking)
         try:
-            async with asyncio.timeout(THINKING if self.broadcast.heard else ALONE):
+            async with asyncio.timeout(self._thinking if self.broadcast.heard else min(ALONE, self._thinking)):
                 return await waiting
         except TimeoutError:
             return False

@@ -9,14 +9,16 @@ from foreword.errors import InputError
 from foreword.gateway.lane import Lane
 from foreword.gateway.message import Exchange, NotFound
 from foreword.gateway.past import Kind, Row, copy_past, read_past
-from foreword.gateway.replies import find_last, list_unfinished
+from foreword.gateway.replies import list_missed, list_unfinished
 from foreword.gateway.session import COLUMNS, OF_LANE, Session, add_session, find_current, get_session, read_session
 from foreword.gateway.writer import Writer
 from foreword.store.plans import Plan, PlanState, find_newest, list_plans, mark_plan
-from foreword.store.tasks import read_tasks
+from foreword.store.tasks import copy_tasks, read_tasks
+from foreword.store.workflows import copy_workflow
 from foreword.turn import Task
 
 MOST = 200  # sessions of one list
+MISSED = 20  # answers that are shown again
 
 
 class Sessions:
@@ -76,6 +78,9 @@ class Sessions:
                 raise InputError(f"this session has {len(found)} turns, so it cannot be forked after {turns}")
             made = add_session(state, session.lane, session.situation, self._clock(), session)
             copy_past(state, identifier, found[count - 1][0] if count else 0, made.id)
+            if count == len(found):  # what it set out to do stands as it is now, not as it stood before
+                copy_tasks(state, identifier, made.id)
+                copy_workflow(state, identifier, made.id)
             return made
 
         return await self._writer.do(work)
@@ -88,9 +93,9 @@ class Sessions:
         """List the messages of a session that something more will come of, the oldest first."""
         return await self._writer.do(lambda state: list_unfinished(state, identifier))
 
-    async def find_last(self, identifier: str) -> Exchange | None:
-        """Find the newest message of a session that was answered, or could not be."""
-        return await self._writer.do(lambda state: find_last(state, identifier))
+    async def list_missed(self, identifier: str, limit: int = MISSED) -> Sequence[Exchange]:
+        """List the answers that whoever wrote last may have missed, the newest answer among them, the oldest first."""
+        return await self._writer.do(lambda state: list_missed(state, identifier, limit))
 
     async def set_plan(self, identifier: str, *, on: bool) -> None:
         """Have the agent only plan in this session, or let it act, which drops a plan that nobody has accepted."""

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,16 +11,19 @@ from foreword.events.event import Place, Usage
 from foreword.gateway.admission import ROUGHLY, find_repeated, write_key
 from foreword.gateway.beginning import extend
 from foreword.gateway.inbox import Arrival, Claimed, Ending, LeaseLost, Spent
-from foreword.gateway.message import Accepted, State
+from foreword.gateway.letter import Letter, post
+from foreword.gateway.message import Accepted, Incoming, State
 from foreword.gateway.moment import read_moment, write_moment
 from foreword.gateway.owner import is_dead, name_owner
 from foreword.gateway.past import Kind, Piece, add_piece
 from foreword.gateway.request import read_request, write_request
 from foreword.gateway.session import COLUMNS, read_session, touch
+from foreword.gateway.telling import tell_there
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, close, dump, load, recount
 from foreword.store.plans import add_plan
 from foreword.turn import Message
+from foreword.words import Delivery
 
 LEASE = timedelta(seconds=30)
 UNREADABLE = "What was kept of this message cannot be read any more. Please send it again."
@@ -171,18 +174,12 @@ class SqliteInbox:
             if ending.plan:
                 add_plan(state, claimed.session.id, ending.text)
             state.execute("DELETE FROM begun WHERE turn_id = ?", (claimed.turn,))
-            if claimed.incoming.address and ending.text:  # one that was stopped says nothing
-                state.execute(
-                    "INSERT OR IGNORE INTO outbox (turn_id, channel, address, text, state, attempt, due)"
-                    " VALUES (?, ?, ?, ?, 'pending', 0, ?)",
-                    (
-                        claimed.turn,
-                        claimed.incoming.channel,
-                        claimed.incoming.address,
-                        ending.text,
-                        ending.now.timestamp(),
-                    ),
-                )
+            if (address := claimed.incoming.address) and is_told(claimed.incoming, ending):
+                channel = claimed.incoming.through or claimed.incoming.channel
+                letter = Letter(key=claimed.turn, channel=channel, address=address, text=ending.text, turn=claimed.turn)
+                post(state, letter, ending.now)
+                if claimed.incoming.errand:
+                    tell_there(state, replace(claimed.session.lane, channel=channel), claimed.turn, ending.text)
             touch(state, claimed.session.id, ending.now)
 
         await self._writer.seal(work)
@@ -280,6 +277,13 @@ def get_claimed(state: sqlite3.Connection, identifier: str) -> Claimed:
         taken=load(taken) if taken else (),
         spent=Spent(usage=Usage(**json.loads(usage)), cost_usd=cost_usd) if usage else Spent(),
     )
+
+
+def is_told(incoming: Incoming, ending: Ending) -> bool:
+    """Whether what came of a turn is delivered: one that was stopped says nothing, and a run as needed no failure."""
+    if incoming.errand and incoming.errand.delivery is not Delivery.ALWAYS and ending.state is not State.ANSWERED:
+        return False
+    return bool(ending.text)
 
 
 def find_beginning(claimed: Claimed, reply: str) -> str | None:

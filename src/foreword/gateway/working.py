@@ -24,6 +24,7 @@ from foreword.runtime.ears import Calling, Delta, Ears, ListenerFailed
 from foreword.runtime.history import Messages, close, find_answer, list_calls, read_text, say
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
+from foreword.runtime.silence import cut_silence
 from foreword.turn import Turn
 
 STOPPED = "stopped before the end"
@@ -52,6 +53,10 @@ class Aside(Protocol):
 
     def __call__(self, claimed: Claimed, ending: Ending) -> None:
         """Take note of what came of the turn, so that nobody waits for the disk."""
+
+
+def ignore(_: Claimed) -> None:
+    """Do nothing more with a turn that has ended."""
 
 
 class Steps:
@@ -86,13 +91,21 @@ class Working:
     """Works on turns; whoever stops one cancels the task that runs it."""
 
     def __init__(
-        self, inbox: Inbox, preparing: Preparing, loop: Loop, aside: Aside, patience: Patience = USUAL
+        self,
+        inbox: Inbox,
+        preparing: Preparing,
+        loop: Loop,
+        aside: Aside,
+        patience: Patience = USUAL,
+        *,
+        after: Callable[[Claimed], None] = ignore,
     ) -> None:
         self._inbox = inbox
         self._preparing = preparing
         self._loop = loop
         self._aside = aside
         self._patience = patience
+        self._after = after
 
     async def work(self, trace: Trace, claimed: Claimed, ears: Ears, stopped: Callable[[], bool]) -> Ending:
         """Work on a turn to its end, or as far as it goes now; a process that ends leaves it to the next one."""
@@ -164,20 +177,23 @@ class Working:
             # The last message says that it was too long; what the tools did before it is not done again.
             taken = outcome.messages[:-1] if find_answer(outcome.messages[:-1]) else ()
             outcome = await self._run(trace, replace(claimed, taken=taken), prepared, steps)
-        state, text = ENDS[outcome.end], outcome.text
+        state, text = ENDS[outcome.end], cut_silence(outcome.text)
         if state.ended and (fault := self._preparing.find_change(claimed)):
             state, text = State.FAILED, fault
-        weight = self._preparing.weigh(prepared, outcome.messages)
+        # A run that had nothing to say leaves nothing for the next one to read.
+        idle = claimed.incoming.errand and state is State.ANSWERED and not text
+        messages = () if idle else outcome.messages
+        weight = self._preparing.weigh(prepared, messages)
         return Ending(
             state=state,
             text=text,
-            messages=outcome.messages,
+            messages=messages,
             spent=add_up(claimed),
             now=self._preparing.now(),
             prompt_hash=outcome.prompt_hash,
             tokens=weight,
             cut=outcome.cut,
-            plan=state is State.ANSWERED and prepared.assembly.turn.plan,
+            plan=state is State.ANSWERED and bool(text) and prepared.assembly.turn.plan,
             wait=outcome.wait,
         )
 
@@ -206,7 +222,8 @@ class Working:
             await self._insist(trace, claimed, ending, lambda: self._inbox.postpone(claimed, ending, due))
             return ending
         await self._insist(trace, claimed, ending, lambda: self._inbox.finish(claimed, ending))
-        if not claimed.incoming.address:
+        self._after(claimed)
+        if not claimed.incoming.address and claimed.incoming.errand is None and not is_silent(ending):
             trace.tell(EventType.MESSAGE_SENT, length=len(ending.text), attempt=claimed.attempt)
         return ending
 
@@ -230,6 +247,11 @@ class Working:
                 tries += 1
             else:
                 return
+
+
+def is_silent(ending: Ending) -> bool:
+    """Whether the agent has answered that it has nothing to say."""
+    return ending.state is State.ANSWERED and not ending.text
 
 
 def add_up(claimed: Claimed) -> Spent:

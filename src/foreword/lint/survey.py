@@ -12,6 +12,7 @@ from foreword.errors import ConfigError, ForewordError, PathRefused
 from foreword.lint.feeds import Feed, find_feeds
 from foreword.lint.finding import Finding, Level, show
 from foreword.lint.page import Page, open_page
+from foreword.sources.archived import is_archive
 from foreword.sources.document import Trouble
 from foreword.workspace import CONFIG, Workspace
 
@@ -75,7 +76,7 @@ def find_names(workspace: Workspace, blueprints: Iterable[Blueprint]) -> tuple[s
     names = {name for name in os.listdir(files.root) if name.lower().endswith(TEXTS)}
     slots = [slot for blueprint in blueprints for slot in blueprint.slots]
     for folder in {*FOLDERS, *filter(None, map(find_folder, slots))}:
-        names.update(files.list(folder))
+        names.update(name for name in files.list(folder) if not is_archive(name))
     given = [entry.path for entry in config.prompt.files]
     given += [slot.file for slot in slots if slot.file and "{" not in slot.file]
     given += [situation.prompt_overlay for situation in config.situations.values() if situation.prompt_overlay]
@@ -110,8 +111,8 @@ def find_lines(workspace: Workspace, faults: list[Finding]) -> Mapping[Keys, int
 
     text = workspace.files.read_text(CONFIG)
     try:
-        if workspace.fault:
-            raise workspace.fault
+        if fault := workspace.faults.get(CONFIG):
+            raise fault
         structured = structure(compose(text if isinstance(text, str) else "", CONFIG), Config, CONFIG)
     except ConfigError as error:
         faults.extend(report(error, CONFIG, 1))

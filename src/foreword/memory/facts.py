@@ -19,7 +19,7 @@ STALE = 60.0  # seconds after which nobody is writing a draft any more
 PAUSE = 0.01
 
 
-def add_fact(files: Files, entry: Confirmed) -> None:
+def add_fact(files: Files, entry: Confirmed, patience: float = PATIENCE) -> None:
     """Add a fact to the file, with whose words it was and who confirmed it; one that is there is not added again."""
     fact = one_line(entry.text)
     if len(fact) > LONGEST:
@@ -28,7 +28,7 @@ def add_fact(files: Files, entry: Confirmed) -> None:
     if os.path.islink(place):
         raise InputError(f"{FACTS} is a link, which is not written through; nothing was changed")
     try:
-        with claim(f"{place}.new") as file:
+        with claim(f"{place}.new", patience) as file:
             held, facts = read_file(Files(files.root))  # as it is now, whoever wrote it last
             if fact in map(one_line, facts):
                 raise InputError(f"{FACTS} has this fact already")
@@ -44,9 +44,9 @@ def add_fact(files: Files, entry: Confirmed) -> None:
 
 
 @contextmanager
-def claim(draft: str) -> Iterator[TextIO]:
+def claim(draft: str, patience: float = PATIENCE) -> Iterator[TextIO]:
     """Open a draft that only one process can have at a time; what did not become the file is removed."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while True:
         try:
             # Half of a pair of surrogates, which JSON can name and UTF-8 cannot, stays the escape that it was.

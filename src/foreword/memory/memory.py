@@ -4,10 +4,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 
 from foreword.config.schema import Config, Store
 from foreword.errors import InputError, show_name
 from foreword.frozen import frozen
+from foreword.memory.digest import Survey
 from foreword.memory.entry import (
     NAME,
     Confirmed,
@@ -22,7 +24,7 @@ from foreword.memory.facts import add_fact
 from foreword.memory.index import Index
 from foreword.memory.rank import STOP, Ranked, rank, read_question
 from foreword.memory.snippet import find_snippet
-from foreword.memory.upkeep import Stock, Upkeep
+from foreword.memory.upkeep import OpenIndex, Stock, Upkeep
 from foreword.signal import is_noise
 from foreword.sources.catalogue import list_stores
 from foreword.sources.document import Document, one_line
@@ -85,11 +87,20 @@ class Memory:
         listed = {entry.path: entry.trust for entry in config.prompt.files if not entry.per_user}
         main = Store(trust=listed.get(MAIN, Trust.FULL))
         self._readable = {FACT_STORE: Store(trust=Trust.INNER), MAIN_STORE: main, **config.stores}
-        self._upkeep = Upkeep(files, (entry.path for entry in config.prompt.files), folder)
+        trusts = sorted((name, int(store.trust)) for name, store in self._readable.items())
+        self.policy = digest(f"{trusts} {sorted(entry.path for entry in config.prompt.files)}")
+        """What changes when the configuration decides anew what is memory, and who may read it."""
+        self._upkeep = Upkeep(files, (entry.path for entry in config.prompt.files), OpenIndex(folder))
         self.folder = folder
         """Where the state of the workspace lies: the index, and beside it the log."""
         self._stop: frozenset[str] = frozenset()
         self.now = clock
+
+    def follow(self, config: Config) -> "Memory":
+        """Make the memory of another configuration, over the same index; this one can be used to its end."""
+        made = Memory(self._files, config, self.folder, self.now)
+        made._upkeep = self._upkeep.share(entry.path for entry in config.prompt.files)
+        return made
 
     @property
     def notice(self) -> str:
@@ -202,6 +213,20 @@ class Memory:
         stocks = self._upkeep.ask(lambda index: [self._upkeep.weigh(name, index) for name in names])
         return [stock for stock in stocks if stock.documents or stock.store in self._stores]
 
+    def survey(self, clearance: Trust) -> Survey:
+        """See what an owner wrote or has looked at in the stores that the clearance may see, and open none of it."""
+        self._files.refresh(now=True)
+        listed = [path for store in self.open_to(clearance) for path in self._upkeep.list(store)]
+        stamps = self._files.stamps(path for path in listed if not find_author(path))
+        paths = sorted(stamps, key=lambda path: (-find_change(stamps[path]), path))
+        mark = "\n".join(f"{path}\0{stamps[path]}" for path in sorted(stamps))
+        return Survey(stamp=f"{self.policy}:{digest(mark)}" if stamps else "", paths=tuple(paths))
+
+    def open_all(self, paths: Iterable[str]) -> list[Document]:
+        """Open files that a survey has found; they are not kept, since what is kept is looked at again and again."""
+        files = Files(self._files.root)
+        return [found for path in paths if isinstance(found := files.read(path), Document) and found.body.strip()]
+
     def forget(self, path: str, clearance: Trust) -> str:
         """Remove a memory from the files and from the index; returns what it said, for whoever has it still."""
         store, place = path.partition("/")[0], f"memory/{path}"
@@ -296,6 +321,17 @@ def make_passage(hit: Hit, message: str) -> Passage:
         cut=text != one_line(hit.text),
         origin=str(hit.provenance or ""),
     )
+
+
+def digest(text: str) -> str:
+    """Make a short mark of a text."""
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def find_change(stamp: str) -> int:
+    """Find when a file was changed, by its stamp; one that was changed just now, or is a link, counts as the newest."""
+    moment = stamp.partition(":")[0]
+    return int(moment) if moment.isdecimal() else 1 << 63
 
 
 def drop(store: str, path: str, index: Index) -> None:

@@ -41,18 +41,42 @@ class Stock:
 ALONE = {FACT_STORE: FACTS, MAIN_STORE: MAIN}  # stores that are one file
 
 
+class OpenIndex:
+    """The index of a folder while it is open: one for everybody, whichever configuration each of them holds to."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.lock = RLock()
+        self.index: Index | None = None
+        self.notice = ""
+        """What was mended on the way, for the owner."""
+
+    def close(self) -> None:
+        """Close it; whoever asks again opens it again."""
+        with self.lock:
+            if self.index:
+                self.index.close()
+            self.index = None
+
+
 class Upkeep:
     """The files of all stores, and the index that is made of them."""
 
-    def __init__(self, files: Files, listed: Iterable[str], folder: str) -> None:
+    def __init__(self, files: Files, listed: Iterable[str], opened: OpenIndex) -> None:
         self._files = files
         self._listed = frozenset(listed)
-        self._folder = folder
-        self._index: Index | None = None
+        self._opened = opened
         self._synced: dict[str, float] = {}
-        self.lock = RLock()
-        self.notice = ""
+        self.lock = opened.lock
+
+    def share(self, listed: Iterable[str]) -> "Upkeep":
+        """Keep the same index under another configuration; who still works under this one is not disturbed."""
+        return Upkeep(self._files, listed, self._opened)
+
+    @property
+    def notice(self) -> str:
         """What was mended on the way, for the owner."""
+        return self._opened.notice
 
     def ask(self, ask: Callable[[Index], T]) -> T:
         """Ask the index; if it turns out to be damaged, ask the one that is built anew."""
@@ -77,9 +101,7 @@ class Upkeep:
     def close(self) -> None:
         """Close the index."""
         with self.lock:
-            if self._index:
-                self._index.close()
-            self._index = None
+            self._opened.close()
             self._synced.clear()
 
     def is_listed(self, path: str) -> bool:
@@ -123,20 +145,20 @@ class Upkeep:
         """Hand out the index; one that is damaged is thrown away, and said so."""
         try:
             with translate():
-                if self._index is None:
-                    make_room(os.path.join(self._folder, FILE))
-                    self._index = SqliteIndex(self._folder)
-                yield self._index
+                if self._opened.index is None:
+                    make_room(os.path.join(self._opened.folder, FILE))
+                    self._opened.index = SqliteIndex(self._opened.folder)
+                yield self._opened.index
         except (Damaged, *NONSENSE) as damage:
             self._discard()
-            self.notice = f"the memory index was damaged ({damage}) and is built anew"
+            self._opened.notice = f"the memory index was damaged ({damage}) and is built anew"
             raise Damaged(str(damage)) from None
 
     def _discard(self) -> None:
         """Throw the index away; the files are the truth, and it is built from them again."""
         self.close()
         with translate():
-            remove(self._folder)
+            remove(self._opened.folder)
 
     def _look(self, store: str) -> dict[str, str]:
         """Look at the files of a store: each with the stamp by which a change is seen, nothing where that is unsure.

@@ -62,7 +62,9 @@ class Layout:
     def draw(self, section: Section, body: str, place: Place = ALONE) -> str:
         """Render a section in its place: headings and tags belong to the first and the last of those who share them."""
         slot = section.slot
-        text = self._guard.escape(section.before + body + section.after, slot.voice)
+        text = self._guard.escape(
+            section.before + body + section.after, Voice.OUTSIDE if section.outside else slot.voice
+        )
         separator = self.separator if place.ends else ""
         if self._xml:
             return self._enclose(section, text, place)

@@ -46,18 +46,6 @@ class BuiltIn:
         return await asyncio.to_thread(self._workspace.call, assembly, name, arguments)
 
 
-class Beside:
-    """Runs some tools by themselves, by name, and all others as before."""
-
-    def __init__(self, named: Mapping[str, Tools], rest: Tools) -> None:
-        self._named = named
-        self._rest = rest
-
-    async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
-        """Run one tool."""
-        return await self._named.get(name, self._rest).call(assembly, name, arguments)
-
-
 @frozen
 class Result:
     """What goes back to the model, and whether the tool did what it was asked."""

@@ -5,7 +5,7 @@ The libraries are imported when the first model is opened: that takes a second o
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -72,12 +72,18 @@ class Models:
         Models are then opened again when they are next looked for; the embedded one has no address and stays.
         """
         addresses = list_addresses(config)
+        self._overrides = config.models
         if addresses == self._addresses:
             return False
         with self._opening:
             self._addresses = addresses
             self._models = {name: opened for name, opened in self._models.items() if name in self._engines}
         return True
+
+    @property
+    def engines(self) -> Collection[str]:
+        """The embedded models that were opened, by name."""
+        return [*self._engines]
 
     def find(self, name: str) -> Opened:
         """Find a model by `provider:model`, or say what is missing."""

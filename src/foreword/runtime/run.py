@@ -28,7 +28,10 @@ from foreword.runtime.history import (
     say,
 )
 from foreword.runtime.outcome import End, Ended, GaveUp, Outcome, ProviderError
+from foreword.runtime.silence import find_silence
 from foreword.wire import Envelope
+
+NOTHING = "nothing more to say"
 
 
 @frozen
@@ -79,7 +82,10 @@ class Run:
         while True:
             answer = find_answer(self.messages)
             if answer and not await self._finish_tools(turn, answer):
-                return self._end(answer)
+                outcome = self._end(answer)
+                if reason := find_silence(outcome.text):
+                    turn.note(silent=reason)
+                return outcome
             if rounds == self._bounds.rounds:
                 raise GaveUp(f"I stopped after {rounds} rounds of tools without coming to an end.")
             rounds += 1
@@ -89,7 +95,9 @@ class Run:
     def _end(self, newest: ModelResponse) -> Outcome:
         text = read_text(newest)
         if not text.strip():
-            raise GaveUp("The model answered nothing.")
+            if len([one for one in self.messages if isinstance(one, ModelResponse)]) == 1:
+                raise GaveUp("The model answered nothing.")
+            self.messages, text = close(self.messages, NOTHING), ""  # it did what there was to do
         cut = newest.finish_reason == "length"
         return self._conclude(Outcome(end=End.ANSWERED, text=text, messages=self.messages, cut=cut))
 

@@ -1,6 +1,6 @@
-"""What is kept of an agent beside its files: a soul and an identity that somebody set while it runs."""
+"""What is kept of an agent beside its files: a soul and an identity that somebody set, and what it has taken on."""
 
-from foreword.config.schema import Identity
+from foreword.config.schema import Identity, Responsibility
 from foreword.frozen import frozen
 from foreword.words import Trust
 
@@ -15,6 +15,8 @@ class Character:
 
     soul: str = ""
     identity: Identity | str | None = None
+    responsibilities: tuple[Responsibility, ...] = ()
+    """What it has taken on while it runs, beside what the configuration has."""
 
 
 UNKEPT = Character()

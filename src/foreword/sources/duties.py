@@ -1,10 +1,14 @@
 """Sources of what a run is for: its delivery, where things belong, and what the agent has taken on."""
 
+from collections.abc import Container
+
 from foreword.blueprint import Planned
+from foreword.config.schema import Responsibility
 from foreword.sources.builtin import read_builtin
+from foreword.sources.character import KNOWN_FROM
 from foreword.sources.document import normalise, one_line
 from foreword.sources.registry import source
-from foreword.sources.section import Item, Missing, Section, absent
+from foreword.sources.section import STORE, Item, Missing, Section, absent
 from foreword.sources.view import SessionView, StaticView, TurnView
 from foreword.words import Pace
 
@@ -21,7 +25,21 @@ def list_responsibilities(view: StaticView, entry: Planned) -> tuple[Item, ...] 
             items.append(Section(entry=entry, name=title, title=title, text=text, origin="foreword.yaml"))
         else:
             items.append(Missing(entry=entry, name=title, reason="its content is blank"))
+    if view.clearance >= KNOWN_FROM:
+        given = {item.name.casefold() for item in items}
+        items += [show_taken(entry, given, one, at) for at, one in enumerate(view.kept.responsibilities, 1)]
     return tuple(items) or absent(entry, "the agent has taken on nothing in particular")
+
+
+def show_taken(entry: Planned, given: Container[str], one: Responsibility, number: int) -> Item:
+    """Show what an agent has taken on while it runs; what the configuration says under the same title counts.
+
+    It is numbered: its title is somebody's words, and ids go into logs and sums.
+    """
+    name = f"taken-on-{number}"
+    if one.title.casefold() in given:
+        return Missing(entry=entry, name=name, reason="the configuration has a responsibility of the same title")
+    return Section(entry=entry, name=name, title=one.title, text=one.content, origin=STORE, outside=True)
 
 
 @source("storage", Pace.SESSION)

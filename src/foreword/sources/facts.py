@@ -36,7 +36,7 @@ REASONS = {
     "tasks": "there are no tasks",
     "task": "no task is bound",
     "formality": "nothing is known of how the person writes",
-    "bulletin": "there is no bulletin for this clearance",
+    "bulletin": "there is no bulletin for this clearance, or it still stands in the conversation",
 }
 
 
@@ -104,9 +104,9 @@ def tell_git(git: Git | None) -> str:
     """Tell the state of a repository in one line."""
     if git is None:
         return ""
-    changed = f"{git.changed} changed file{'' if git.changed == 1 else 's'}" if git.changed else "clean"
+    changed = f", {git.changed} changed file{'' if git.changed == 1 else 's'}" if git.changed else ", clean"
     commit = f", last commit {one_line(git.commit)}" if git.commit else ""
-    return f"branch {one_line(git.branch)}, {changed}{commit}"
+    return f"branch {one_line(git.branch)}{'' if git.changed is None else changed}{commit}"
 
 
 def tell_steps(task: Task | None) -> str:
@@ -135,10 +135,14 @@ def tell_manner(name: str, view: TurnView) -> str:
 
 
 def tell_bulletin(view: TurnView) -> str:
-    """Tell the bulletin that was made at the highest clearance which is not above this one; a blank one is none."""
+    """Tell the bulletin that was made at the highest clearance which is not above this one; a blank one is none.
+
+    One that still stands in the conversation is not told again.
+    """
     fitting = [one for one in view.state.bulletins if one.trust <= view.static.clearance]
     told = [(one.trust, text) for one in fitting if (text := normalise(one.text).strip())]
-    return max(told, key=lambda one: one[0])[1] if told else ""
+    newest = max(told, key=lambda one: one[0])[1] if told else ""
+    return "" if newest and any(newest in said for said in view.said) else newest
 
 
 def round_tokens(tokens: int) -> str:

@@ -10,6 +10,7 @@ from foreword.blueprint.hook import Hook
 from foreword.config.schema import Config
 from foreword.frozen import frozen
 from foreword.memo import Memo
+from foreword.sources.archived import Archived, keep_no_archive
 from foreword.sources.character import Character, keep_nothing
 from foreword.sources.files import Files
 from foreword.sources.nowhere import Nowhere
@@ -27,6 +28,8 @@ class Ground:
     hooks: Mapping[str, Hook] = field(default_factory=dict)
     characters: Callable[[str], Character] = keep_nothing
     """Tells what is kept of an agent now; the same answer is the same object, so that nothing is made anew for it."""
+    archives: Callable[[str], Archived | None] = keep_no_archive
+    """Tells whose transcript a file is."""
     memories: Recall | None = None
     """What a turn recalls from, where the configuration wants that."""
     memo: Memo = field(default_factory=Memo)

@@ -78,6 +78,8 @@ class Section(Placed):
     """What stands in for a template that cannot be filled in."""
     opens: bool = True
     """Whether its heading stands before it; not where a template goes on."""
+    outside: bool = False
+    """Whether its words come from outside, whatever its slot says of others."""
     leads: bool = False
     """Whether other parts of a template stand under its heading, which then stays when its text is left out."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from foreword.blueprint.guard import FileGuard
+from foreword.sources.archived import is_archive
 from foreword.sources.document import Document, Trouble
 from foreword.sources.files import Files
 from foreword.sources.nowhere import Nowhere
@@ -66,11 +67,15 @@ class Reader:
         """Return the Markdown files below a folder, sorted, without those that the configuration lists by name."""
         paths = self._files.list(folder, name)
         self._note(Trace(self._files, folder, name, self._files.find(folder, name)))
-        return tuple([path for path in paths if path not in self._guard.listed and self._may_read(path)])
+        return tuple([path for path in paths if self._may_list(path)])
+
+    def _may_list(self, path: str) -> bool:
+        """Whether a file is one of its folder's; one that is listed by name is not, and no transcript is."""
+        return path not in self._guard.listed and not is_archive(path) and self._may_read(path)
 
     def lists(self, folder: str, path: str) -> bool:
         """Whether a file is among those of a folder, without a look at the others."""
-        return path in self._files.list(folder) and path not in self._guard.listed and self._may_read(path)
+        return path in self._files.list(folder) and self._may_list(path)
 
     def is_listed(self, path: str) -> bool:
         """Whether the configuration lists a file by name, with a trust of its own."""

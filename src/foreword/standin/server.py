@@ -1,26 +1,23 @@
 """The stand-in as a server on the loopback."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from foreword.caching.blocks import write
+from foreword.standin.loopback import LoopbackServer, QuietDoor, serving
 from foreword.standin.script import Breaks, Garbles, Hangs, Line, Refuses, Says
 from foreword.standin.shapes import Shape, refuse
 from foreword.standin.speech import Speech
 from foreword.standin.stage import Received, StandIn, tell_time
 
 
-class Door(BaseHTTPRequestHandler):
+class Door(QuietDoor):
     """Answers one request after the other on a connection."""
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # small pieces would wait 40 ms each
     server: "Server"
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server calls
         """Answer a request by the script."""
         length = int(self.headers["Content-Length"])
         raw = self.rfile.read(length)
@@ -89,25 +86,12 @@ class Door(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(write(shape.answer(speech)).encode())
 
-    def handle(self) -> None:
-        """Answer until the caller goes away, which is no error of ours."""
-        try:
-            super().handle()
-        except ConnectionError:
-            self.close_connection = True
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-class Server(ThreadingHTTPServer):
-    """A server that many may ask at once and whose threads end with the process."""
-
-    daemon_threads = True
-    request_queue_size = 512
+class Server(LoopbackServer):
+    """A server with what it says."""
 
     def __init__(self, stand_in: StandIn) -> None:
-        super().__init__(("127.0.0.1", 0), Door)
+        super().__init__(Door)
         self.stand_in = stand_in
 
 
@@ -117,13 +101,6 @@ def listen(*lines: Line, clock: Callable[[], datetime] = tell_time) -> Iterator[
     stand_in = StandIn(clock)
     stand_in.follow(*lines)
     server = Server(stand_in)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), name="foreword-standin", daemon=True)
-    thread.start()
-    stand_in.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    stand_in.url = server.url
+    with serving(server, stand_in.closing):
         yield stand_in
-    finally:
-        stand_in.closing.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()

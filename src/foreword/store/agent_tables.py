@@ -21,6 +21,7 @@ def add_agents(metadata: MetaData) -> tuple[Table, Table]:
         Column("user_id", Text, nullable=False),
         Column("agent_name", Text, nullable=False),
         Column("instructions", Text, nullable=False, server_default=text("''")),
+        Column("clearance", Integer, nullable=False, server_default=text("1")),  # at which they were learned
         Column("updated", Text, nullable=False, server_default=text("''")),
         UniqueConstraint("user_id", "agent_name", name="uq_user_agent_instructions"),
     )

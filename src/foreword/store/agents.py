@@ -10,6 +10,7 @@ from foreword.config.schema import Identity
 from foreword.errors import InputError
 from foreword.sources.character import UNKEPT, Character
 from foreword.store.instructions import is_whole, stamp
+from foreword.store.responsibilities import list_responsibilities
 
 LONGEST = 200_000  # characters of a soul; a prompt has no room for more
 FIND = "SELECT soul, identity FROM agent_configurations WHERE agent_name = ?"
@@ -23,7 +24,11 @@ SET = (
 def find_character(state: sqlite3.Connection, agent: str) -> Character:
     """Find what is kept of an agent."""
     row = state.execute(FIND, (agent,)).fetchone()
-    return UNKEPT if row is None else Character(soul=str(row[0] or ""), identity=read_identity(row[1]))
+    soul, identity = row or ("", None)
+    taken = list_responsibilities(state, agent)
+    if row is None and not taken:
+        return UNKEPT
+    return Character(soul=str(soul or ""), identity=read_identity(identity), responsibilities=taken)
 
 
 def list_characters(state: sqlite3.Connection) -> Iterator[tuple[str, Character]]:

@@ -51,7 +51,8 @@ def add_schedules(metadata: MetaData) -> Table:
         "schedules",
         metadata,
         Column("id", Text, primary_key=True),
-        Column("origin", Text, nullable=False),  # the configuration, or the agent at its user's wish
+        Column("name", Text, nullable=False, server_default=NOTHING),
+        Column("origin", Text, nullable=False),  # the configuration, a person, or the agent at its user's wish
         Column("agent", Text, nullable=False),
         Column("user_id", Text, nullable=False),  # as whom it acts
         Column("kind", Text, nullable=False),  # cron, at or heartbeat
@@ -67,10 +68,33 @@ def add_schedules(metadata: MetaData) -> Table:
         Column("missed", Text, nullable=False),  # what happens with runs that fell into a downtime
         Column("created", Text, nullable=False),
         Column("due", Double),
-        Column("ran", Text),
+        Column("ran", Double),  # up to when everything has been seen to
+        Column("note", Text, nullable=False, server_default=NOTHING),  # why the newest run did not come about
         Column("state", Text, nullable=False),
+        Column("lease_until", Double, nullable=False, server_default=ZERO),
+        Column("lease_owner", Text, nullable=False, server_default=NOTHING),
         Index("idx_schedules_due", "state", "due"),
         Index("idx_schedules_user", "user_id"),
+    )
+
+
+def add_archives(metadata: MetaData) -> Table:
+    """Add which file holds the transcript of which session, and at which clearance."""
+    return Table(
+        "archives",
+        metadata,
+        Column("path", Text, primary_key=True),  # in the workspace
+        Column("session_id", Text, nullable=False, unique=True),
+        Column("agent", Text, nullable=False),
+        Column("channel", Text, nullable=False),
+        Column("room", Text, nullable=False, server_default=NOTHING),
+        Column("user_id", Text, nullable=False, server_default=NOTHING),  # empty in a room
+        Column("clearance", Integer, nullable=False),
+        Column("people", Text, nullable=False, server_default=text("'[]'")),  # JSON: who speaks in it
+        Column("upto", Integer, nullable=False, server_default=ZERO),  # how much of the history it has
+        Column("written", Text),
+        Index("idx_archives_user", "user_id"),
+        sqlite_with_rowid=False,
     )
 
 
@@ -102,6 +126,7 @@ def add_living(metadata: MetaData) -> tuple[Table, Table, Table, Table]:
         Column("text", Text, nullable=False),
         Column("author", Text, nullable=False),  # the model, or the rule
         Column("made", Text, nullable=False),
+        Column("source", Text, nullable=False, server_default=NOTHING),  # the hash of what it was made from
         sqlite_with_rowid=False,
     )
     responsibilities = Table(

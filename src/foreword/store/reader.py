@@ -6,12 +6,15 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import TypeVar, cast
 
+from foreword.sources.archived import Archived
 from foreword.sources.character import UNKEPT, Character
 from foreword.store.agents import find_character
+from foreword.store.archives import find_archived
 from foreword.store.instructions import find_instructions
 from foreword.store.open import Identity, identify, is_damage
 from foreword.store.schema import StoreError
 from foreword.store.state import STATE_FILE, open_state, refuse_damaged
+from foreword.words import Trust
 
 MOST = 4_096  # answers that are kept until the state changes
 
@@ -37,9 +40,13 @@ class StateReader:
         """Find what is kept of an agent."""
         return self._ask((agent,), UNKEPT, lambda state: find_character(state, agent))
 
-    def find_instructions(self, user: str, agent: str) -> str | None:
-        """Find a person's standing instructions for an agent; None says that there never were any."""
-        return self._ask((user, agent), None, lambda state: find_instructions(state, user, agent))
+    def find_instructions(self, user: str, agent: str, clearance: Trust) -> str | None:
+        """Find a person's standing instructions for an agent; None says that a clearance knows of none."""
+        return self._ask((user, agent, clearance), None, lambda state: find_instructions(state, user, agent, clearance))
+
+    def find_archived(self, path: str) -> Archived | None:
+        """Find whose transcript a file of the workspace is; None says that the archive did not write it."""
+        return self._ask(("archive", path), None, lambda state: find_archived(state, path))
 
     def close(self) -> None:
         """Let go of the file; the next question opens it again."""

@@ -93,12 +93,12 @@ def make(path: str) -> None:
 
 
 @contextmanager
-def guard(path: str) -> Iterator[None]:
+def guard(path: str, patience: float = PATIENCE) -> Iterator[None]:
     """Let one process at a time change what the file is.
 
     The lock is that of an empty database beside it: it works on every system, and a process that dies lets go of it.
     """
     make(f"{path}.guard")
-    with closing(sqlite3.connect(f"{path}.guard", timeout=PATIENCE, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(f"{path}.guard", timeout=patience, isolation_level=None)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         yield

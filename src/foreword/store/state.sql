@@ -16,7 +16,7 @@ CREATE TABLE sessions (
   parent TEXT,
   current INTEGER DEFAULT 0 NOT NULL,
   "plan" INTEGER DEFAULT 0 NOT NULL,
-  model TEXT DEFAULT '' NOT NULL,
+  model TEXT DEFAULT '' NOT NULL, overheard INTEGER DEFAULT 0 NOT NULL,
   PRIMARY KEY (id)
 );
 CREATE TABLE turns (
@@ -113,7 +113,7 @@ CREATE TABLE user_agent_prompt_customizations (
   user_id TEXT NOT NULL,
   agent_name TEXT NOT NULL,
   instructions TEXT DEFAULT '' NOT NULL,
-  updated TEXT DEFAULT '' NOT NULL,
+  updated TEXT DEFAULT '' NOT NULL, clearance INTEGER DEFAULT 1 NOT NULL,
   PRIMARY KEY (id),
   CONSTRAINT uq_user_agent_instructions UNIQUE (user_id, agent_name)
 );
@@ -163,6 +163,7 @@ CREATE TABLE overheard (
 );
 CREATE TABLE schedules (
   id TEXT NOT NULL,
+  name TEXT DEFAULT '' NOT NULL,
   origin TEXT NOT NULL,
   agent TEXT NOT NULL,
   user_id TEXT NOT NULL,
@@ -179,10 +180,28 @@ CREATE TABLE schedules (
   missed TEXT NOT NULL,
   created TEXT NOT NULL,
   due DOUBLE,
-  ran TEXT,
+  ran DOUBLE,
+  note TEXT DEFAULT '' NOT NULL,
   state TEXT NOT NULL,
+  lease_until DOUBLE DEFAULT 0 NOT NULL,
+  lease_owner TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (id)
 );
+CREATE TABLE archives (
+  path TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  channel TEXT NOT NULL,
+  room TEXT DEFAULT '' NOT NULL,
+  user_id TEXT DEFAULT '' NOT NULL,
+  clearance INTEGER NOT NULL,
+  people TEXT DEFAULT '[]' NOT NULL,
+  upto INTEGER DEFAULT 0 NOT NULL,
+  written TEXT,
+  PRIMARY KEY (path),
+  UNIQUE (session_id)
+)
+ WITHOUT ROWID;
 CREATE TABLE workflows (
   session_id TEXT NOT NULL,
   text TEXT NOT NULL,
@@ -205,6 +224,7 @@ CREATE TABLE bulletins (
   text TEXT NOT NULL,
   author TEXT NOT NULL,
   made TEXT NOT NULL,
+  source TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (agent, clearance)
 )
  WITHOUT ROWID;
@@ -217,6 +237,7 @@ CREATE TABLE responsibilities (
   PRIMARY KEY (agent, title)
 )
  WITHOUT ROWID;
+CREATE INDEX idx_archives_user ON archives (user_id);
 CREATE INDEX idx_history_beginning ON history (beginning) WHERE beginning IS NOT NULL;
 CREATE INDEX idx_history_turn ON history (turn_id);
 CREATE INDEX idx_identities_user ON identities (user_id);

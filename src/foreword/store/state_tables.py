@@ -7,7 +7,7 @@ those that a worker compares with its clock (`due`, `lease_until`) are seconds s
 from sqlalchemy import Column, Double, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, text
 
 from foreword.store.agent_tables import add_agents
-from foreword.store.living_tables import add_living, add_people, add_schedules
+from foreword.store.living_tables import add_archives, add_living, add_people, add_schedules
 
 METADATA = MetaData()
 NOTHING, ZERO = text("''"), text("0")
@@ -29,6 +29,7 @@ SESSIONS = Table(
     Column("current", Integer, nullable=False, server_default=ZERO),
     Column("plan", Integer, nullable=False, server_default=ZERO),
     Column("model", Text, nullable=False, server_default=NOTHING),  # empty: the agent's own
+    Column("overheard", Integer, nullable=False, server_default=ZERO),  # the newest that it was told
     # A place has one current session: two messages that arrive at once do not begin two.
     Index(
         "idx_sessions_current",
@@ -163,4 +164,5 @@ TOKENS = Table(
 AGENTS, INSTRUCTIONS = add_agents(METADATA)
 IDENTITIES, PAIRINGS, OVERHEARD = add_people(METADATA)
 SCHEDULES = add_schedules(METADATA)
+ARCHIVES = add_archives(METADATA)
 WORKFLOWS, PROFILES, BULLETINS, RESPONSIBILITIES = add_living(METADATA)

@@ -54,3 +54,8 @@ def replace_tasks(state: sqlite3.Connection, session: str, tasks: Sequence[Task]
         raise
     finally:
         state.execute("RELEASE tasks")
+
+
+def copy_tasks(state: sqlite3.Connection, session: str, into: str) -> None:
+    """Let another session have set out to do the same."""
+    replace_tasks(state, into, read_tasks(state, session))

@@ -11,6 +11,7 @@ from foreword.assembly import Assembly
 from foreword.config.load import is_hidden
 from foreword.config.schema import Directory
 from foreword.errors import InputError, UnknownName
+from foreword.sources.archived import is_archive, may_read
 from foreword.sources.document import Trouble
 from foreword.sources.files import UnusableError, decode
 from foreword.sources.ground import Ground
@@ -41,6 +42,7 @@ class Filing:
     def __init__(self, assembly: Assembly, ground: Ground, clock: Callable[[], float] = time.monotonic) -> None:
         self._assembly = assembly
         self._guard = ground.guard(assembly.plan.blueprint)
+        self._archives = ground.archives
         self._level = assembly.clearance.level
         self._clock = clock
         given = list_given(assembly.turn, ground, self._level)
@@ -65,6 +67,8 @@ class Filing:
         turn = self._assembly.turn
         person = self._guard.find_person(path)
         mine = not person or (person == turn.user and not has_company(turn))
+        if is_archive(path):
+            return mine and not is_hidden(path) and may_read(self._archives(path), turn, self._level)
         return mine and not is_hidden(path) and not find_author(path) and self._level >= self._guard.find_least(path)
 
     def _answer(self, text: str) -> Answer:

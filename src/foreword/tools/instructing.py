@@ -68,7 +68,7 @@ class Instructing:
         if unknown := arguments.keys() - {"instructions"}:
             raise UnknownName("argument", min(map(str, unknown))[:40], ["instructions"])
         with use_state(self._folder) as state:
-            kept = replace_instructions(state, turn.user, turn.agent, text)
+            kept = replace_instructions(state, turn.user, turn.agent, text, self._assembly.clearance.level)
         said = describe(kept)
         return Answer(text=said, tokens=self._assembly.terms.meter.count(said), store=STORE, count=1)
 

@@ -1,5 +1,6 @@
 """Memory tools: search, list, save, read and forget, each within the clearance of its turn."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -202,9 +203,14 @@ class Remembering:
 
 
 def forget_sent(memory: Memory, path: str, text: str) -> str:
-    """Remove a forgotten memory from what the log has of sent prompts, and say so."""
+    """Remove a forgotten memory from what the log has of sent prompts, and say so; bulletins may hold it, too."""
     from foreword.events.forgetting import Forgotten, forget_recorded
+    from foreword.store.bulletins import drop_bulletins
+    from foreword.store.state import STATE_FILE, use_state
 
+    if not find_author(f"memory/{path}") and os.path.exists(os.path.join(memory.folder, STATE_FILE)):
+        with use_state(memory.folder) as state:
+            drop_bulletins(state)
     return forget_recorded(memory.folder, Forgotten(path=path, text=text))
 
 

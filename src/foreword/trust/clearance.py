@@ -1,4 +1,4 @@
-"""The clearance of a turn: the least of what the person, the situation and the room allow."""
+"""The clearance of a turn: the least of what the person, the situation, the room and the turn itself allow."""
 
 from foreword.config.schema import Config
 from foreword.frozen import frozen
@@ -35,7 +35,7 @@ def resolve(turn: Turn, config: Config) -> Clearance:
     trust = person.trust if person else Trust.PUBLIC
     room = config.rooms.get(turn.room)
     named = turn.situation or (room.situation if room else "")
-    bounds = [bound_of_situation(named, config), *bounds_of_room(turn, config)]
+    bounds = [bound_of_situation(named, config), *bounds_of_room(turn, config), *bounds_of_turn(turn)]
     lowest = min(bounds, key=lambda bound: bound.level)
     level = min(trust, lowest.level)
     return Clearance(
@@ -67,7 +67,14 @@ def bounds_of_room(turn: Turn, config: Config) -> list[Bound]:
     bounds = [bound_of_situation(room.situation, config)]
     if room.ceiling is not None:
         bounds.append(Bound(level=room.ceiling, allows=f"room {turn.room}"))
+    if room.members is not None and turn.user not in room.members:
+        bounds.append(Bound(level=Trust.PUBLIC, allows=f"room {turn.room}, which does not list them as a member,"))
     return bounds
+
+
+def bounds_of_turn(turn: Turn) -> list[Bound]:
+    """Say what a turn allows by itself, such as one of a schedule; it can only lower what the others allow."""
+    return [] if turn.ceiling is None else [Bound(level=turn.ceiling, allows="the ceiling of this turn")]
 
 
 def find_situation(turn: Turn, config: Config) -> str:

@@ -127,6 +127,30 @@ def test_reload_and_memory(chat, provider, folder):
     assert provider.requests == []
 
 
+def test_the_owner_is_told(chat, folder):
+    """At the prompt the owner hears unasked of an edit that broke something; /reload names what needs a restart."""
+    terminal = chat()
+    terminal.see("/help lists")
+    config = (folder / "foreword.yaml").read_text(encoding="utf-8")
+    (folder / "foreword.yaml").write_text(f"{config}nonsense: 1\n", encoding="utf-8")
+    terminal.see("is faulty: what was in force")
+    (folder / "foreword.yaml").write_text(f"{config}events: {{otlp: 'http://127.0.0.1:9'}}\n", encoding="utf-8")
+    terminal.send("/reload")
+    terminal.see("needs a restart: events.otlp")
+
+
+def test_nobody_else_is_told(chat, folder):
+    """Where somebody else sits at the terminal, a broken edit is not told, and /reload does not say what is wrong."""
+    terminal = chat("--user", "bob")
+    terminal.see("/help lists")
+    config = (folder / "foreword.yaml").read_text(encoding="utf-8")
+    (folder / "foreword.yaml").write_text(f"{config}nonsense: 1\n", encoding="utf-8")
+    terminal.send("/reload")
+    terminal.see("so the old configuration is used")
+    assert "nonsense" not in terminal.screen.text
+    assert "faulty" not in terminal.screen.text
+
+
 def test_commands_are_not_said(chat, provider):
     """A mistyped command is answered with the nearest one, and nothing of it is said to the agent."""
     evil = "\x1b]0;owned\x07\x1b[2J\x9b2J [bold]x[/bold] \u202egpj"

@@ -10,7 +10,8 @@ import pytest
 from served import FILES, serve_workspace
 
 from foreword.config.schema import HttpServer
-from foreword.gateway.api.door import FAILURES, HEADERS
+from foreword.gateway.api.door import HEADERS
+from foreword.gateway.api.terms import FAILURES
 from foreword.testing import Says
 
 JSON = {"Content-Type": "application/json"}

@@ -36,7 +36,8 @@ def test_nothing_is_found(tmp_path, user, phases, examples):
     """No generated request, good or bad, gets an answer that the document does not announce."""
     work = tmp_path / "work"
     work.mkdir()
-    (work / "openapi.json").write_text(json.dumps(narrow(make_app().openapi())))
+    document = narrow(make_app().openapi())
+    (work / "openapi.json").write_text(json.dumps(document))
     (work / "schemathesis.toml").write_text(CONFIG)
     command = os.path.join(os.path.dirname(sys.executable), "schemathesis")
     with serve_workspace(tmp_path / "ws") as served:
@@ -53,4 +54,4 @@ def test_nothing_is_found(tmp_path, user, phases, examples):
         )
     told = "\n".join(line[:300] for line in run.stdout.splitlines())
     assert run.returncode == 0, told + run.stderr
-    assert "20 passed" in told
+    assert f" {sum(map(len, document['paths'].values()))} passed" in told

@@ -54,6 +54,26 @@ def test_streamed(served):
     assert events[0][1]["turn"] == events[-1][1]["turn"]
 
 
+def test_silent(served):
+    """Who asks an agent that has nothing to say gets an empty reply that says so, and never the word of silence."""
+    served.provider.choose = lambda _: Says(text="`NO_ACTION_NEEDED`")
+    with served.ask_as() as client:
+        told = say(client)
+        assert (told["state"], told["reply"], told["silent"]) == ("answered", "", True)
+        with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
+            events = read_events(answer)
+        assert [name for name, _ in events] == ["accepted", "done"]
+        assert events[-1][1]["silent"]
+    with served.open_sdk() as sdk:
+        asked = {"model": "reid", "messages": [{"role": "user", "content": "Hi"}]}
+        assert sdk.chat.completions.create(**asked).choices[0].message.content == ""
+        assert (
+            "".join(one.choices[0].delta.content or "" for one in sdk.chat.completions.create(**asked, stream=True))
+            == ""
+        )
+    assert served.list_events(type="message_sent") == []
+
+
 def test_queued(served):
     """A turn that the provider cannot take is 202, with its state, and stays."""
     served.provider.follow(*(Refuses(status=429) for _ in range(4)))

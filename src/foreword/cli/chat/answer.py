@@ -51,6 +51,9 @@ def open_answer(console: Console) -> Answer:
     return Drawn(console) if console.is_terminal and not console.is_dumb_terminal else Written(sys.stdout, sys.stderr)
 
 
+SILENT = "(nothing to say)"
+
+
 class Unheard:
     """An answer that is not shown, since something else is made of it."""
 
@@ -201,7 +204,7 @@ class Drawn:
 def tell_end(reply: Reply) -> str:
     """Tell why there is no answer, or no whole one."""
     if reply.state is State.ANSWERED:
-        return CUT if reply.cut else ""
+        return SILENT if reply.silent else CUT if reply.cut else ""
     if reply.state is State.STOPPED:
         return "stopped"
     if reply.state.ended:

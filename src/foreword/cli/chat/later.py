@@ -1,4 +1,4 @@
-"""Answers that nobody here has heard: the last one of a session that goes on, and those that still come."""
+"""Answers that nobody here has heard: those that came while nobody was here, and those that still come."""
 
 import asyncio
 
@@ -26,15 +26,15 @@ class Later:
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def catch_up(self, session: str) -> None:
-        """Show the last answer of a session, unless it was shown here, and those to come when they come."""
+        """Show what was missed of a session and not shown here, and the answers to come when they come."""
         sessions = self._gateway.sessions
         for exchange in await sessions.list_unfinished(session):
             if exchange.reply.turn not in self.known:
                 self.wait_for(exchange)
-        last = await sessions.find_last(session)
-        if last and last.reply.turn not in self.known:
-            self.known.add(last.reply.turn)
-            self._show(last)
+        missed = [one for one in await sessions.list_missed(session) if one.reply.turn not in self.known]
+        self.known |= {one.reply.turn for one in missed}
+        for exchange in missed:
+            self._show(exchange)
 
     def wait_for(self, exchange: Exchange) -> None:
         """See to it that an answer which comes later is shown when it comes."""

@@ -5,7 +5,7 @@ from foreword.cli.chat.page import Page
 from foreword.cli.chat.talk import Talk
 from foreword.errors import ConfigError, InputError
 from foreword.sources.builtin import read_prompt
-from foreword.words import Pace
+from foreword.words import Pace, Trust
 
 SHOWN = 10  # sessions of one list
 
@@ -75,14 +75,18 @@ async def reload(talk: Talk, _: str) -> str:
     """Read the workspace now, and say what changed in what the agent is told, or what is wrong."""
     workspace = talk.gateway.workspace
     config = talk.config
-    workspace.refresh(now=True)
+    restart = talk.gateway.reloading.look(now=True).restart
     changed = note_slots(talk)
-    if fault := workspace.fault:
+    if (fault := workspace.fault) and talk.found.clearance.level is not Trust.FULL:
+        raise InputError("what is on the disk is not valid, so the old configuration is used; /reload at full says why")
+    if fault:
         many = f"{len(fault.faults)} faults:\n" if isinstance(fault, ConfigError) and len(fault.faults) > 1 else ""
         raise InputError(f"what is on the disk is not valid, so the old configuration is used: {many}{fault}")
     if workspace.config is not config:
         changed.insert(0, "foreword.yaml")
     talk.note(f"changed: {', '.join(changed)}" if changed else "nothing has changed")
+    if restart:
+        talk.note(f"needs a restart: {', '.join(restart)}")
     return ""
 
 

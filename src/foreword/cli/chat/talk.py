@@ -11,14 +11,18 @@ from rich.console import Console
 
 from foreword.assembly import Assembly
 from foreword.cli.chat.answer import Answer, Declined
+from foreword.cli.chat.bell import Bell
 from foreword.cli.chat.clean import clean
 from foreword.cli.chat.later import Later, note
 from foreword.cli.chat.weights import fetch_weights
 from foreword.config import Config
 from foreword.frozen import frozen
+from foreword.gateway.channels.fetched import hand_in
+from foreword.gateway.channels.terminal import Terminal
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Incoming, NotFound, Reply
+from foreword.gateway.router import place
 from foreword.gateway.session import Session
 from foreword.runtime.choosing import Chosen, choose_model
 from foreword.runtime.ears import Asking, Returned
@@ -26,6 +30,7 @@ from foreword.runtime.models import open_models
 from foreword.sources.clock import find_zone
 from foreword.store.plans import Plan, PlanState
 from foreword.turn import Turn
+from foreword.words import Trust
 
 SHORTEST = 4  # digits by which a session can be named
 
@@ -42,10 +47,8 @@ class Seat:
 class Talk:
     """What the commands of a chat act on."""
 
-    def __init__(self, gateway: Gateway, place: Incoming, environ: Mapping[str, str], seat: Seat) -> None:
+    def __init__(self, gateway: Gateway, terminal: Terminal, environ: Mapping[str, str], seat: Seat) -> None:
         self.gateway = gateway
-        self.place = place
-        """A message without words: who speaks, with whom, and where."""
         self.console = seat.console
         self.later = Later(gateway, seat.console)
         self.session: Session | None = None
@@ -56,8 +59,21 @@ class Talk:
         """The configuration when it was last looked at."""
         self.seen: dict[str, str | None] = {}
         """What the slots were made of then, by hash."""
+        self._terminal = terminal
         self._environ = environ
         self._seat = seat
+        self.bell = Bell(self.note, is_owner=self._is_owner)
+        gateway.reloading.board.ways.append(self.bell)
+
+    def _is_owner(self) -> bool:
+        """Whether the owner sits here, with nobody else who reads it."""
+        config = self.gateway.workspace.config
+        return self.place.user == config.owner and self.found.clearance.level is Trust.FULL
+
+    @property
+    def place(self) -> Incoming:
+        """A message without words: who speaks, with whom, and where."""
+        return place(self._terminal.hear(""), self.gateway.workspace.config)
 
     @property
     def found(self) -> Found:
@@ -73,7 +89,7 @@ class Talk:
     async def say(self, text: str) -> Reply:
         """Say something, show the answer as it comes, and return what came of it."""
         session = self.session.id if self.session else ""
-        accepted = await self.gateway.accept(replace(self.place, text=text, session=session))
+        accepted = await hand_in(self.gateway.receive, self._terminal.hear(text, session))
         self.turn = accepted.turn
         self.later.known.add(accepted.turn)
         answer = self._seat.screen()

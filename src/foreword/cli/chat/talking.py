@@ -28,7 +28,8 @@ from foreword.cli.output import complain, count, make_plain, print_json, warn
 from foreword.cli.place import find_environ, open_here
 from foreword.cli.turns import find_project
 from foreword.errors import ForewordError, InputError
-from foreword.gateway.message import Exchange, Incoming, Reply, State
+from foreword.gateway.channels.terminal import Terminal
+from foreword.gateway.message import Exchange, Reply, State
 from foreword.gateway.opening import open_gateway
 from foreword.runtime.choosing import choose_model
 from foreword.store.state import in_words
@@ -86,19 +87,13 @@ def find_message(args: Namespace) -> str | None:
 
 async def converse(args: Namespace, workspace: Workspace, environ: Mapping[str, str], message: str | None) -> int:
     """Open the gateway and talk."""
-    place = Incoming(
-        text="",
-        user=workspace.config.owner if args.user is None else args.user,
-        agent=args.agent,
-        situation=args.situation,
-        project=find_project(args.project),
-        asks=True,
-    )
+    user = workspace.config.owner if args.user is None else args.user
+    terminal = Terminal(user, agent=args.agent, situation=args.situation, project=find_project(args.project))
     console = Console(highlight=False, markup=False, emoji=False)
     screen: Callable[[], Answer] = Unheard if args.json else lambda: open_answer(console)
     ask = ask_person if sys.stdin.isatty() else ask_nobody
     async with open_gateway(workspace, environ) as gateway:
-        talk = Talk(gateway, place, environ, Seat(console=console, screen=screen, ask=ask))
+        talk = Talk(gateway, terminal, environ, Seat(console=console, screen=screen, ask=ask))
         for warning in talk.found.clearance.warnings:
             warn(clean_line(warning))
         await choose_session(talk, args)
@@ -159,7 +154,7 @@ async def answer_lines(talk: Talk) -> int:
     warned = False
     while True:
         try:
-            with patch_stdout(raw=True):
+            with patch_stdout(raw=True), talk.bell.free():
                 text = await line.prompt_async(handle_sigint=False)
             warned = False
             if text.strip():

@@ -9,10 +9,11 @@ from fastapi import FastAPI
 
 from foreword import __version__
 from foreword.config.schema import Config, HttpServer
-from foreword.gateway.api import chat, explain, health, log, memory, models, sessions, turns
+from foreword.gateway.api import chat, explain, health, log, memory, models, reload, sessions, turns
 from foreword.gateway.api.door import Door
 from foreword.gateway.api.faults import add_faults
 from foreword.gateway.api.spoken import Spoken
+from foreword.gateway.api.terms import Terms
 from foreword.gateway.tokens import Tokens
 from foreword.workspace import STATE
 
@@ -27,6 +28,7 @@ ROUTERS = (
     explain.router,
     memory.router,
     log.router,
+    reload.router,
     health.router,
 )
 ABOUT = "Agents over HTTP: OpenAI's chat completions under /v1, and the gateway's own routes under /api."
@@ -65,6 +67,7 @@ def describe_honestly(document: dict[str, Any]) -> dict[str, Any]:
 def create_app(gateway: "Gateway", settings: HttpServer) -> FastAPI:
     """Create the application of an open gateway."""
     workspace = gateway.workspace
+    terms = Terms(settings, workspace.config)
     tokens = Tokens(os.path.join(workspace.files.root, STATE), patience=IMPATIENT)
 
     def find_config() -> Config:
@@ -73,14 +76,16 @@ def create_app(gateway: "Gateway", settings: HttpServer) -> FastAPI:
 
     @asynccontextmanager
     async def live(_: FastAPI) -> AsyncIterator[None]:
+        gateway.reloading.followers.append(terms)
         try:
             yield
         finally:
+            gateway.reloading.followers.remove(terms)
             tokens.close()
 
     app = make_app()
     app.router.lifespan_context = live
     app.state.gateway = gateway
     app.state.spoken = Spoken()
-    app.add_middleware(Door, settings=settings, tokens=tokens, config=find_config, recorder=gateway.listeners.recorder)
+    app.add_middleware(Door, terms=terms, tokens=tokens, config=find_config, recorder=gateway.listeners.recorder)
     return app

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Request, Response
 
 from foreword.errors import UnknownName
 from foreword.gateway.api.desk import AtDesk, Desk
+from foreword.gateway.api.device import Languages, read_device
 from foreword.gateway.api.faults import missing
 from foreword.gateway.api.openai import (
     Answered,
@@ -22,10 +23,11 @@ from foreword.gateway.api.shapes import LONGEST_NAME, answers
 from foreword.gateway.api.spoken import Spoken
 from foreword.gateway.api.stream import ALIVE, keep_alive, stream, write_event
 from foreword.gateway.api.turns import ENDINGS, STREAMED, Key, find_fault
-from foreword.gateway.message import Accepted, Incoming, Reply, State
+from foreword.gateway.channels.fetched import hand_in
+from foreword.gateway.channels.web import OPENAI, Web
+from foreword.gateway.message import Accepted, Reply, State
 from foreword.runtime.ears import Anew, Calling, Words
 
-CHANNEL = "openai"  # a channel of its own: such a client cannot be asked, and keeps its own account of what was said
 SESSION = "X-Foreword-Session"
 AGAIN = "\n\n"  # between words that a tool or another try stands between
 
@@ -44,24 +46,25 @@ router = APIRouter(prefix="/v1/chat", tags=["openai"])
     responses={200: {**STREAMED, "headers": ECHO}, **answers(402, 409, 502)},
 )
 async def complete(
-    asked: ChatRequest, desk: AtDesk, *, request: Request, response: Response, session: Named = None, key: Key = None
+    asked: ChatRequest,
+    desk: AtDesk,
+    *,
+    request: Request,
+    response: Response,
+    session: Named = None,
+    key: Key = None,
+    languages: Languages = None,
 ) -> Any:
     """Say the last message to an agent; what stands before it finds the session, or is text from outside."""
     if asked.model not in desk.config.agents:
         raise UnknownName("agent", asked.model, desk.config.agents)
     text, before = read_conversation(asked.messages)
     spoken: Spoken = request.app.state.spoken
-    accepted = await desk.gateway.accept(
-        Incoming(
-            text=text,
-            user=desk.user,
-            channel=CHANNEL,
-            agent=asked.model,
-            session=session or "",
-            key=key or "",
-            before=None if session else spoken.restore(desk.user, before),
-        )
-    )
+    told = None if session else spoken.restore(desk.user, before)
+    device = read_device(None, languages)
+    web = Web(desk.user, OPENAI)
+    heard = web.hear(text, before=told, agent=asked.model, session=session or "", key=key or "", client=device)
+    accepted = await hand_in(desk.gateway.receive, heard)
     telling = Telling(desk, accepted, asked)
     if asked.stream:
         usage = bool(asked.stream_options and asked.stream_options.include_usage)

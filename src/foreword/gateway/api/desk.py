@@ -17,8 +17,8 @@ from foreword.events.asking import ask
 from foreword.events.event import Reader
 from foreword.events.reader import find_reader
 from foreword.frozen import frozen
-from foreword.gateway.api.door import CHANNEL
 from foreword.gateway.api.faults import Fault
+from foreword.gateway.channels.web import CHANNEL
 from foreword.tools import BUILT_IN
 from foreword.trust import resolve
 from foreword.trust.clearance import bound_of_situation

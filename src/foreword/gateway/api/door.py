@@ -9,20 +9,19 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from foreword.config.schema import Config, HttpServer
+from foreword.config.schema import Config
 from foreword.events.event import NOBODY, Context, EventType, Level, Recorder
 from foreword.events.trace import Trace, describe_error
 from foreword.gateway.api.body import Declared, Gone, check_json, read_body, replay
 from foreword.gateway.api.faults import Fault, translate
-from foreword.gateway.api.hosts import list_hosts, read_host
-from foreword.gateway.api.rates import Rates
+from foreword.gateway.api.hosts import read_host
+from foreword.gateway.api.terms import Terms
+from foreword.gateway.channels.web import CHANNEL
 from foreword.gateway.tokens import Tokens
 from foreword.trust import resolve
 from foreword.turn import Turn
 
-CHANNEL = "api"
 OPEN = ("/healthz", "/readyz")  # the only paths that need no token
-FAILURES = 20  # the part of a person's rate at which an address may try wrong tokens
 SHOWN = 200  # characters of a path that are told to the log
 HEADERS = {
     "Cache-Control": "no-store",
@@ -37,15 +36,13 @@ class Door:
     """Stands before an application."""
 
     def __init__(
-        self, app: ASGIApp, settings: HttpServer, tokens: Tokens, config: Callable[[], Config], recorder: Recorder
+        self, app: ASGIApp, terms: Terms, tokens: Tokens, config: Callable[[], Config], recorder: Recorder
     ) -> None:
         self._app = app
-        self._hosts = list_hosts(settings)
+        self._terms = terms
         self._tokens = tokens
         self._config = config
         self._recorder = recorder
-        self._rates = Rates(settings.rate)
-        self._failures = Rates(max(1, settings.rate // FAILURES))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer it here."""
@@ -73,11 +70,11 @@ class Door:
         state = scope.setdefault("state", {})
         state.pop("fault", None)
         named = headers.getlist("host")
-        if len(named) != 1 or read_host(named[0]) not in self._hosts:
+        if len(named) != 1 or read_host(named[0]) not in self._terms.hosts:
             raise Fault(421, "this host is not served here; the owner can list it under server.hosts in foreword.yaml")
         if scope["path"] not in OPEN:
             state["user"] = self._identify(headers, scope)
-            if wait := self._rates.take(state["user"]):
+            if wait := self._terms.rates.take(state["user"]):
                 raise Fault(429, f"too many requests; wait {wait:.0f} seconds", wait=wait)
         body = await read_body(receive)
         if body:
@@ -93,7 +90,7 @@ class Door:
         if token is not None:
             return token.user
         address = (scope.get("client") or ("",))[0]
-        if wait := self._failures.take(address):
+        if wait := self._terms.failures.take(address):
             raise Fault(429, "too many requests without a good token", wait=wait)
         raise Fault(
             401, "send a token that is good: Authorization: Bearer …; make one with: foreword token create USER"

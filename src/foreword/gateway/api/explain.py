@@ -6,8 +6,9 @@ from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 
 from foreword.gateway.api.desk import AtDesk
-from foreword.gateway.api.door import CHANNEL
-from foreword.gateway.api.shapes import LONGEST_TEXT, Asked, Name, Told, answers
+from foreword.gateway.api.device import Languages, read_device
+from foreword.gateway.api.shapes import LONGEST_TEXT, Asked, Device, Name, Told, answers
+from foreword.gateway.channels.web import CHANNEL
 from foreword.gateway.message import Incoming
 
 router = APIRouter(prefix="/api", tags=["explain"])
@@ -20,6 +21,7 @@ class ExplainRequest(Asked):
     agent: Name | None = Field(None, description="The agent; else the first one of the configuration.")
     session: Name | None = Field(None, description="The session that it would belong to; else a new one.")
     situation: Name | None = Field(None, description="A situation that allows less than a private chat.")
+    client: Device | None = Field(None, description="What the person's own device says of them.")
 
 
 class Explained(Told):
@@ -36,7 +38,7 @@ class Explained(Told):
 
 
 @router.post("/explain", operation_id="explain", response_model=Explained, responses=answers())
-async def explain(asked: ExplainRequest, desk: AtDesk) -> dict[str, Any]:
+async def explain(asked: ExplainRequest, desk: AtDesk, languages: Languages = None) -> dict[str, Any]:
     """Assemble the prompt of a message and explain it; nothing is sent, and nothing above one's clearance is told."""
     incoming = Incoming(
         text=asked.text,
@@ -45,6 +47,7 @@ async def explain(asked: ExplainRequest, desk: AtDesk) -> dict[str, Any]:
         agent=asked.agent or "",
         situation=desk.choose_situation(asked.situation),
         session=asked.session or "",
+        client=read_device(asked.client, languages),
     )
     assembly = await desk.gateway.foresee(incoming)
     return {**assembly.to_dict(), "table": assembly.explain()}

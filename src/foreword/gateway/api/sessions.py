@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Path
 
 from foreword.gateway.api.desk import AtDesk, Desk
-from foreword.gateway.api.door import CHANNEL
 from foreword.gateway.api.faults import missing
 from foreword.gateway.api.shapes import (
     ForkRequest,
@@ -16,6 +15,7 @@ from foreword.gateway.api.shapes import (
     SessionShape,
     answers,
 )
+from foreword.gateway.channels.web import CHANNEL
 from foreword.gateway.lane import find_lane
 from foreword.gateway.message import Incoming
 from foreword.gateway.preparing import join

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from foreword.gateway.api.faults import KINDS
-from foreword.gateway.checking import LONGEST
+from foreword.gateway.checking import LONGEST, LONGEST_FACT
 
 LONGEST_TEXT = LONGEST
 LONGEST_NAME = 200
@@ -20,6 +20,7 @@ class Asked(BaseModel):
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT)]
 Name = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+Fact = Annotated[str, StringConstraints(max_length=LONGEST_FACT)]
 
 
 def read_whole(value: object) -> object:
@@ -30,6 +31,14 @@ def read_whole(value: object) -> object:
 Count = Annotated[int, Field(ge=0, le=1_000_000), BeforeValidator(read_whole)]
 
 
+class Device(Asked):
+    """What the person's own device says of them; it holds for this message and is not remembered for the next."""
+
+    zone: Fact = Field("", description="The time zone, such as Europe/Paris; one that nobody knows counts as UTC.")
+    language: Fact = Field("", description="Languages as in Accept-Language; that header counts where this is empty.")
+    location: Fact = Field("", description="Where the person is, in a few words.")
+
+
 class TurnRequest(Asked):
     """A message to an agent."""
 
@@ -37,6 +46,7 @@ class TurnRequest(Asked):
     session: Name | None = Field(None, description="The session it belongs to; else the one this person used last.")
     agent: Name | None = Field(None, description="The agent; else the first one of the configuration.")
     situation: Name | None = Field(None, description="A situation that allows less than a private chat.")
+    client: Device | None = Field(None, description="What the person's own device says of them.")
 
 
 class Decision(Asked):
@@ -93,6 +103,7 @@ class TurnAnswer(Told):
     tokens: Tokens
     cost_usd: float | None = Field(description="US dollars; null where nobody knows the price.")
     cut: bool = Field(description="Whether the reply ends because it became too long.")
+    silent: bool = Field(description="Whether the agent has answered that it has nothing to say; the reply is empty.")
     cache: Cache
     received: datetime
     finished: datetime | None

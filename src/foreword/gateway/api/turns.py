@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from foreword.events.prompts import read_prompt
 from foreword.events.sent import Sent
 from foreword.gateway.api.desk import AtDesk, Desk
-from foreword.gateway.api.door import CHANNEL
+from foreword.gateway.api.device import Languages, read_device
 from foreword.gateway.api.faults import Fault, missing
 from foreword.gateway.api.shapes import (
     Cache,
@@ -22,7 +22,9 @@ from foreword.gateway.api.shapes import (
     answers,
 )
 from foreword.gateway.api.stream import ALIVE, keep_alive, stream, write_event
-from foreword.gateway.message import Accepted, Incoming, Reply, State
+from foreword.gateway.channels.fetched import hand_in
+from foreword.gateway.channels.web import Web
+from foreword.gateway.message import Accepted, Reply, State
 from foreword.runtime.ears import Anew, Asking, Calling, Delta, Returned, Words
 from foreword.words import Trust
 
@@ -51,21 +53,27 @@ router = APIRouter(prefix="/api/turns", tags=["turns"])
         **answers(402, 409, 502),
     },
 )
-async def say(asked: TurnRequest, desk: AtDesk, *, request: Request, response: Response, key: Key = None) -> Any:
+async def say(
+    asked: TurnRequest,
+    desk: AtDesk,
+    *,
+    request: Request,
+    response: Response,
+    key: Key = None,
+    languages: Languages = None,
+) -> Any:
     """Say something to an agent, and wait for the reply; the turn goes on even if nobody waits."""
     streamed = SSE in request.headers.get("accept", "")
-    accepted = await desk.gateway.accept(
-        Incoming(
-            text=asked.text,
-            user=desk.user,
-            channel=CHANNEL,
-            agent=asked.agent or "",
-            situation=desk.choose_situation(asked.situation),
-            session=asked.session or "",
-            key=key or "",
-            asks=streamed,
-        )
+    heard = Web(desk.user).hear(
+        asked.text,
+        agent=asked.agent or "",
+        situation=desk.choose_situation(asked.situation),
+        session=asked.session or "",
+        client=read_device(asked.client, languages),
+        key=key or "",
+        asks=streamed,
     )
+    accepted = await hand_in(desk.gateway.receive, heard)
     if streamed:
         return stream(tell(desk, accepted), {"X-Foreword-Session": accepted.session})
     reply = await desk.gateway.wait(accepted.turn)
@@ -81,10 +89,8 @@ async def tell(desk: Desk, accepted: Accepted) -> AsyncIterator[str]:
     yield write_event(about, "accepted")
     async for delta in keep_alive(desk.gateway.hear(accepted.turn)):
         yield ALIVE if delta is None else show_delta(delta)
-    reply = await desk.gateway.find(accepted.turn)
-    if reply is None:
-        yield write_event(missing("turn").to_dict(), "error")
-    elif reply.state in ENDINGS:
+    reply = await desk.gateway.wait(accepted.turn)
+    if reply.state in ENDINGS:
         yield write_event(find_fault(reply).to_dict(), "error")
     else:
         yield write_event(
@@ -130,6 +136,7 @@ def describe(reply: Reply) -> dict[str, Any]:
         "tokens": Tokens(input=usage.tokens_in, output=usage.tokens_out),
         "cost_usd": reply.cost_usd,
         "cut": reply.cut,
+        "silent": reply.silent,
         "cache": Cache(read=usage.cache_read, write=usage.cache_write),
         "received": reply.received,
         "finished": reply.finished,

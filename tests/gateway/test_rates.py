@@ -2,8 +2,7 @@
 
 import pytest
 
-from foreword.gateway.api import rates
-from foreword.gateway.api.rates import Rates
+from foreword.gateway.rates import Rates
 
 
 class Seconds:
@@ -36,10 +35,9 @@ def test_apart():
     assert each.take("b") == 0.0
 
 
-def test_bounded(monkeypatch):
+def test_bounded():
     """However many names there are, so many buckets are kept, and those used last."""
-    monkeypatch.setattr(rates, "MOST", 3)
-    each = Rates(1, Seconds())
+    each = Rates(1, Seconds(), names=3)
     for name in "abcd":
         each.take(name)
     assert list(each._levels) == ["b", "c", "d"]

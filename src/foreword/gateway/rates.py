@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from foreword.frozen import frozen
 
-MOST = 10_000  # buckets that are kept; who asks from more addresses than that at once is forgotten first
+MOST = 10_000  # names; who asks from more addresses than that at once is forgotten first
 MINUTE = 60.0
 
 
@@ -20,9 +20,10 @@ class Level:
 class Rates:
     """Buckets by name, each as large as a minute's worth."""
 
-    def __init__(self, each_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, each_minute: int, clock: Callable[[], float] = time.monotonic, names: int = MOST) -> None:
         self._most = float(each_minute)
         self._clock = clock
+        self._names = names
         self._levels: dict[str, Level] = {}
 
     def take(self, name: str) -> float:
@@ -32,6 +33,6 @@ class Rates:
         left = self._most if level is None else min(self._most, level.left + (now - level.at) * self._most / MINUTE)
         wait = 0.0 if left >= 1.0 else (1.0 - left) * MINUTE / self._most
         self._levels[name] = Level(left=left if wait else left - 1.0, at=now)
-        if len(self._levels) > MOST:
+        if len(self._levels) > self._names:
             del self._levels[next(iter(self._levels))]
         return wait

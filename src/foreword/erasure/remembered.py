@@ -1,0 +1,236 @@
+"""What is remembered of a person: entries and facts that they are the author of, and the index of both."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import closing, suppress
+
+from foreword.erasure.blotting import Blotter
+from foreword.erasure.holding import DISK, Bases, Given
+from foreword.erasure.person import Person, list_folders
+from foreword.erasure.rewriting import rewrite
+from foreword.frozen import frozen
+from foreword.memory.facts import PATIENCE, claim
+from foreword.memory.index import Damaged
+from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
+from foreword.sources.document import Document, one_line
+from foreword.sources.files import Files
+from foreword.sources.memories import FACT_STORE, FACTS, find_texts
+from foreword.sources.provenance import NOBODY, find_author
+from foreword.words import Trust
+
+MARKS = ("author", "clearance", "time")  # what an entry says of itself, also once it was promoted
+
+
+@frozen(eq=True)
+class Entries:
+    """Memories that they are the author of: what waits in their inboxes, and what was promoted out of one."""
+
+    name: str = "memories"
+    base: str = DISK
+    where: str = "memory/"
+    claims: tuple[str, ...] = ()
+
+    def find(self, bases: Bases, person: Person) -> int:
+        """Count the files."""
+        return sum(1 for _ in list_entries(bases.root, person.names))
+
+    def give(self, bases: Bases, person: Person) -> Iterator[Given]:
+        """Give each file whole, at the trust of its store."""
+        for path in list_entries(bases.root, person.names):
+            store = bases.config.stores.get(path.split("/")[1])
+            text = read_whole(os.path.join(bases.root, path))
+            yield Given(row={"path": path, "text": text}, trust=store.trust if store else Trust.FULL)
+
+    def forget(self, bases: Bases, person: Person) -> int:
+        """Remove the files, and the folders of their inboxes once these are empty."""
+        found = list(list_entries(bases.root, person.names))
+        for path in found:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(bases.root, path))
+        for store in list_folders(os.path.join(bases.root, "memory")):
+            with suppress(OSError):
+                os.rmdir(os.path.join(bases.root, "memory", store, "inbox", person.name))
+        return len(found)
+
+
+def list_memories(root: str) -> Iterator[str]:
+    """List every file below memory/, whatever the configuration calls a store; links are not followed."""
+    for folder, _, names in os.walk(os.path.join(root, "memory")):
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and not os.path.islink(path):
+                yield os.path.relpath(path, root).replace(os.sep, "/")
+
+
+def list_entries(root: str, names: Collection[str]) -> Iterator[str]:
+    """List the memories that somebody is the author of, by the folder, or where that is nobody's by the file itself."""
+    files = Files(root)
+    for path in list_memories(root):
+        author = find_author(path)
+        if author in names or (author in ("", NOBODY) and says_author(files, path, names)):
+            yield path
+
+
+def says_author(files: Files, path: str, names: Collection[str]) -> bool:
+    """Whether a file says that it is an entry of somebody's, or was one before it was promoted."""
+    document = files.read(path) if path.endswith(".md") else None
+    fields = [one_line(document.field(mark)) for mark in MARKS] if isinstance(document, Document) else [""]
+    return all(fields) and fields[0] in names
+
+
+def read_kept(root: str, names: Collection[str]) -> list[str]:
+    """Read the words of everything that is remembered of somebody."""
+    files = Files(root)
+    found = (files.read(path) for path in list_entries(root, names))
+    return [*(one.body for one in found if isinstance(one, Document)), *(text for _, text in list_facts(root, names))]
+
+
+def read_others(root: str, names: Collection[str]) -> Iterator[str]:
+    """Read what is remembered otherwise: of other people, or written by hand."""
+    own = frozenset(list_entries(root, names))
+    return (read_whole(os.path.join(root, path)) for path in list_memories(root) if path not in own)
+
+
+def read_whole(place: str) -> str:
+    """Read a file as it is."""
+    with open(place, encoding="utf-8", errors="replace", newline="") as file:
+        return file.read()
+
+
+@frozen(eq=True)
+class Facts:
+    """Facts that were promoted from an entry of theirs."""
+
+    name: str = "facts"
+    base: str = DISK
+    where: str = FACTS
+    claims: tuple[str, ...] = ()
+
+    def find(self, bases: Bases, person: Person) -> int:
+        """Count them."""
+        return len(list_facts(bases.root, person.names))
+
+    def give(self, bases: Bases, person: Person) -> Iterator[Given]:
+        """Give them."""
+        return (Given(row={"text": text}, trust=Trust.INNER) for _, text in list_facts(bases.root, person.names))
+
+    def forget(self, bases: Bases, person: Person) -> int:
+        """Write the file anew without them."""
+        place = os.path.join(bases.root, FACTS)
+        if not list_facts(bases.root, person.names):
+            return 0
+        with claim(f"{place}.new", PATIENCE) as file:
+            gone = {at for at, _ in list_facts(bases.root, person.names)}  # as it is now, whoever wrote it last
+            held = [one for at, one in enumerate(load(bases.root)) if at not in gone]
+            json.dump(held, file, ensure_ascii=False, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, os.stat(place).st_mode & 0o777)
+            os.replace(file.name, place)
+        return len(gone)
+
+
+def load(root: str) -> list[object]:
+    """Load the list of the facts; what is no list has none of anybody's."""
+    try:
+        with open(os.path.join(root, FACTS), encoding="utf-8") as file:
+            held = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return []
+    return held if isinstance(held, list) else []
+
+
+def list_facts(root: str, names: Collection[str]) -> list[tuple[int, str]]:
+    """List the facts that say that they are somebody's, each with its place."""
+    authored = [(at, one) for at, one in enumerate(load(root)) if isinstance(one, dict) and one.get("author") in names]
+    return [(at, next(find_texts(one), "")) for at, one in authored]
+
+
+@frozen(eq=True)
+class Retold:
+    """What agents saved for others, as far as it repeats their words. What people wrote by hand is left to these."""
+
+    name: str = "memories saved for others that quote them"
+    base: str = DISK
+    where: str = "memory/"
+    claims: tuple[str, ...] = ()
+
+    def find(self, bases: Bases, person: Person) -> int:
+        """Count the files."""
+        return sum(1 for _ in self._blot(bases.root, person))
+
+    def give(self, bases: Bases, person: Person) -> Iterator[Given]:  # noqa: ARG002
+        """Give nothing: the memories are others'."""
+        return iter(())
+
+    def forget(self, bases: Bases, person: Person) -> int:
+        """Write each anew, with a word in the place of theirs."""
+        changed = list(self._blot(bases.root, person))
+        for path, text in changed:
+            rewrite(os.path.join(bases.root, path), text)
+        return len(changed)
+
+    def _blot(self, root: str, person: Person) -> Iterator[tuple[str, str]]:
+        blotter = Blotter(person, memories=False)
+        own = frozenset(list_entries(root, person.names))
+        for path in list_memories(root):
+            if path in own or not find_author(path):
+                continue
+            text = read_whole(os.path.join(root, path))
+            if (after := blotter.wipe(text)) != text:
+                yield path, after
+
+
+@frozen(eq=True)
+class Indexed:
+    """What the search knows of their memories, and of files that are not as they were indexed."""
+
+    name: str = "search index"
+    base: str = DISK
+    where: str = f".foreword/{FILE}"
+    claims: tuple[str, ...] = ()
+
+    def find(self, bases: Bases, person: Person) -> int:
+        """Count the documents of theirs that the index has."""
+        own = frozenset(list_entries(bases.root, person.names))
+        known = list_indexed(bases.folder)
+        return sum(path in own or find_author(path) in person.names for _, path, _ in known)
+
+    def give(self, bases: Bases, person: Person) -> Iterator[Given]:  # noqa: ARG002
+        """Give nothing: it holds what the files say."""
+        return iter(())
+
+    def forget(self, bases: Bases, person: Person) -> int:
+        """Take out whatever no file says any more, to the last byte; one that is damaged is built anew by itself."""
+        known = list_indexed(bases.folder)
+        if not os.path.isfile(os.path.join(bases.folder, FILE)):
+            return 0
+        found = self.find(bases, person)
+        try:
+            with translate(), closing(SqliteIndex(bases.folder)) as index:
+                files = Files(bases.root)
+                with index.writing():
+                    for store, path, sha256 in known:
+                        document = files.read(path)
+                        if not isinstance(document, Document) or document.sha256 != sha256:
+                            index.drop(store, path)
+                for store in {store for store, _, _ in known} | {FACT_STORE}:
+                    index.scrub(store)
+        except Damaged:
+            remove(bases.folder)
+        return found
+
+
+def list_indexed(folder: str) -> list[tuple[str, str, str]]:
+    """List what the index has: the store, the path and the hash of each document; one that cannot be read has none."""
+    place = os.path.join(folder, FILE)
+    if not os.path.isfile(place):
+        return []
+    found: list[tuple[str, str, str]] = []
+    with suppress(sqlite3.Error), closing(sqlite3.connect(place, timeout=5, isolation_level=None)) as base:
+        for (store,) in base.execute("SELECT name FROM stores").fetchall():
+            rows = base.execute(f"SELECT path, sha256 FROM documents_{store.encode().hex()}")
+            found += [(store, path, sha256) for path, sha256 in rows]
+    return found

@@ -1,0 +1,1 @@
+"""Telegram: a bot that hears private chats, groups and channels, and answers there."""

@@ -1,0 +1,182 @@
+"""Receives what channels hear: has it routed, and sees to it that whatever was decided is kept when it returns."""
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from foreword.errors import InputError
+from foreword.events.event import Context, EventType, Level, Recorder
+from foreword.events.trace import Timepiece, Trace, make_id
+from foreword.frozen import frozen
+from foreword.gateway import pairing
+from foreword.gateway.admission import write_key
+from foreword.gateway.channel import Chat, Heard
+from foreword.gateway.checking import check
+from foreword.gateway.lane import find_lane
+from foreword.gateway.letter import Letter, post
+from foreword.gateway.message import Accepted, Incoming
+from foreword.gateway.overheard import keep
+from foreword.gateway.pairing import burn
+from foreword.gateway.rates import Rates
+from foreword.gateway.router import Decision, Route, find_identity, route
+from foreword.gateway.writer import Writer
+from foreword.workspace import Workspace
+
+GUESSES, ALL_GUESSES = 5, 30  # codes that are looked at in a minute: of one identity, and of all together
+KNOWN = "You are known here as {} already."
+WELCOME = "Welcome, {}. From now on I know you here."
+NO_CODE = "That code is not good: it may be mistyped, used or too old. Ask the owner for a new one."
+HOW = "Send the code that the owner gave you: /pair CODE. It is good here, in private."
+SEEN = "Others can read that code here, so it is good no more. Ask the owner for a new one and send it in private."
+ELSEWHERE = "Pairing works in private alone. Write to me directly."
+TOO_MANY = "There were too many codes that were not good. Try again in a few minutes."
+
+
+@frozen(eq=True)
+class Received:
+    """What became of what was heard."""
+
+    decision: Decision
+    accepted: Accepted | None = None
+    """The turn that it is, where it is one."""
+    repeated: bool = False
+    """Whether it was heard before, so that nothing more was done."""
+
+
+class Receiving:
+    """Receives for a gateway."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        writer: Writer,
+        recorder: Recorder,
+        clock: Callable[[], datetime],
+        accept: Callable[[Incoming], Awaitable[Accepted]],
+    ) -> None:
+        self._workspace = workspace
+        self._writer = writer
+        self._recorder = recorder
+        self._clock = clock
+        self._accept = accept
+        self._guesses, self._all_guesses = Rates(GUESSES), Rates(ALL_GUESSES)
+
+    async def receive(self, heard: Heard) -> Received:
+        """Receive a message: when this returns it is kept, and where it raises it is not.
+
+        Where the reply is delivered, what is wrong with a message is told in a letter, since nobody waits to hear it.
+        """
+        identity = find_identity(heard)
+        paired = await self._writer.look(lambda state: pairing.find_paired(state, identity))
+        decision = route(heard, self._workspace.config, paired)
+        if not heard.address:
+            return Received(decision=decision, accepted=await self._accept(decision.incoming))
+        key = write_key(decision.incoming)
+        if key and (known := await self._writer.look(lambda state: find_known(state, key))):
+            return Received(decision=decision, accepted=known.accepted, repeated=True)
+        try:
+            check(decision.incoming)
+            return await self._follow(heard, decision)
+        except InputError as error:
+            words = str(error)
+            self._tell(decision, level=Level.WARN, error=words)
+            await self._answer(decision, lambda _: words)
+            return Received(decision=decision)
+
+    async def _follow(self, heard: Heard, decision: Decision) -> Received:
+        """Do what was decided."""
+        incoming, codes = decision.incoming, decision.claim.codes
+        private = heard.chat is Chat.PRIVATE
+        if codes and not private and await self._answer(decision, lambda state: SEEN if burn(state, codes) else ""):
+            self._tell(decision, level=Level.WARN, burned=True)
+            return Received(decision=decision)
+        if decision.route is Route.TURN:
+            return Received(decision=decision, accepted=await self._accept(incoming))
+        if decision.route is Route.PAIRING:
+            await (self._pair(heard, decision) if private else self._answer(decision, lambda _: ELSEWHERE))
+        elif decision.route is Route.OVERHEARD:
+            now, key = self._clock(), write_key(incoming)
+            await self._writer.seal(lambda state: keep(state, incoming, heard.name, key, now))
+        self._tell(decision)
+        return Received(decision=decision)
+
+    async def _pair(self, heard: Heard, decision: Decision) -> None:
+        """Redeem a code, and answer in words."""
+        users, identity = self._workspace.config.users, find_identity(heard)
+        who = pairing.Paired(identity=identity, user="", name=heard.name, since=self._clock())
+        paired = ""
+
+        def work(state: sqlite3.Connection) -> str:
+            nonlocal paired
+            paired = pairing.redeem(state, decision.claim.codes[0], who, users)
+            return WELCOME.format(paired) if paired else NO_CODE
+
+        if decision.incoming.user in users:
+            await self._answer(decision, lambda _: KNOWN.format(decision.incoming.user))
+        elif not decision.claim.codes or not identity:
+            await self._answer(decision, lambda _: HOW)
+        elif self._guesses.take(identity) or self._all_guesses.take(""):
+            await self._answer(decision, lambda _: TOO_MANY)
+        else:
+            await self._answer(decision, work)
+        if paired:
+            incoming = replace(decision.incoming, user=paired)
+            clearance = find_lane(incoming, self._workspace.config).clearance
+            self._make_trace(incoming).tell(
+                EventType.TRUST_RESOLVED,
+                user=str(clearance.user),
+                situation=incoming.situation,
+                ceiling=str(clearance.ceiling),
+                effective=str(clearance.level),
+                paired=identity,
+            )
+
+    async def _answer(self, decision: Decision, work: Callable[[sqlite3.Connection], str]) -> bool:
+        """Answer a message at once, with whatever else is written for it; return whether there was anything to say."""
+        incoming, now = decision.incoming, self._clock()
+        key = f"answer\x00{write_key(incoming) or make_id(128)}"
+
+        def write(state: sqlite3.Connection) -> bool:
+            if state.execute("SELECT 1 FROM outbox WHERE key = ?", (key,)).fetchone():
+                return True
+            if text := work(state):
+                letter = Letter(key=key, channel=incoming.channel, address=incoming.address, text=text)
+                post(state, letter, now)
+            return bool(text)
+
+        return await self._writer.seal(write)
+
+    def _tell(self, decision: Decision, **said: Any) -> None:
+        """Tell that something was heard that is no turn, and why it is none."""
+        self._make_trace(decision.incoming).tell(
+            EventType.MESSAGE_RECEIVED,
+            length=len(decision.incoming.text),
+            route=str(decision.route),
+            reason=decision.reason,
+            **said,
+        )
+
+    def _make_trace(self, incoming: Incoming) -> Trace:
+        lane = find_lane(replace(incoming, agent=""), self._workspace.config).lane
+        context = Context(
+            trust=lane.clearance, agent=lane.agent, user=incoming.user, channel=incoming.channel, room=incoming.room
+        )
+        return Trace(self._recorder, context, Timepiece(now=self._clock))
+
+
+@frozen
+class Known:
+    """Something that was heard before."""
+
+    accepted: Accepted | None = None
+
+
+def find_known(state: sqlite3.Connection, key: str) -> Known | None:
+    """Find what became of a message that was heard before."""
+    turn = state.execute("SELECT id, session_id FROM turns WHERE key = ?", (key,)).fetchone()
+    if turn:
+        return Known(accepted=Accepted(turn=turn[0], session=turn[1], repeated=True))
+    asked = "SELECT 1 FROM overheard WHERE key = ? UNION ALL SELECT 1 FROM outbox WHERE key = ? LIMIT 1"
+    return Known() if state.execute(asked, (key, f"answer\x00{key}")).fetchone() else None

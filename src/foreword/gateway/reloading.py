@@ -1,0 +1,108 @@
+"""Reloading: an edit of the workspace is in force within a second, also where nobody writes.
+
+The disk is looked at four times a second; nothing has to say that it changed, since what would say so misses some
+mounts. What was read at the start and is not read again, such as the keys, is named as soon as it changes.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any
+
+from foreword.config.schema import Config
+from foreword.errors import InputError
+from foreword.events.event import NOBODY, EventType, Level
+from foreword.events.listening import Listeners
+from foreword.events.notices import Board
+from foreword.events.reloads import Reloaded, Reloads
+from foreword.events.trace import Timepiece, Trace, describe_error
+from foreword.frozen import frozen
+from foreword.sources.files import SWEEP
+from foreword.workspace import Workspace
+
+KEYS = ".env"
+
+
+@frozen
+class Fixed:
+    """Settings that are taken at the start; an edit of one waits for the next start."""
+
+    started: Config
+    names: tuple[str, ...]
+
+    def follow(self, _: Config, after: Config) -> Iterable[str]:
+        """Name those that are edited."""
+        return [name for name in self.names if getattr(after, name) != getattr(self.started, name)]
+
+
+class Soon:
+    """Follows with work that has to wait for something, such as the disk; whoever does it looks again by themselves."""
+
+    def __init__(self, work: Callable[[Config], Coroutine[Any, Any, None]]) -> None:
+        self._work = work
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def follow(self, _: Config, after: Config) -> Iterable[str]:
+        """Begin the work."""
+        task = asyncio.create_task(self._try(after))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return ()
+
+    async def _try(self, config: Config) -> None:
+        with suppress(sqlite3.Error):
+            await self._work(config)
+
+
+class Reloading:
+    """Has everything in a gateway hold to the workspace as it is now."""
+
+    def __init__(self, workspace: Workspace, listeners: Listeners, timepiece: Timepiece, board: Board) -> None:
+        self.board = board
+        """Where the owner is told."""
+        self._workspace = workspace
+        self._listeners = listeners
+        self._timepiece = timepiece
+        self._reloads = Reloads(workspace, listeners.recorder, timepiece, board)
+        self.followers = self._reloads.followers
+        """Who is told that the configuration is another now: before, after."""
+        self.followers.append(listeners)
+        self._keys = self._sign_keys()
+        self._failure = ""
+
+    def look(self, *, now: bool = False) -> Reloaded:
+        """See what changed in the workspace, and have it followed and told; call it on the thread of the loop."""
+        return self._reloads.look([KEYS] if self._sign_keys() != self._keys else [], now=now)
+
+    async def keep(self) -> None:
+        """Look again and again until cancelled."""
+        await self._try(first=True)
+        while True:
+            await asyncio.sleep(SWEEP)
+            await self._try()
+
+    async def _try(self, *, first: bool = False) -> None:
+        try:
+            # Whatever has to be read is read beside the loop; the look itself then finds it done.
+            await asyncio.to_thread(self._read_blueprints if first else self._workspace.refresh)
+            self.look()
+        except Exception as error:  # noqa: BLE001 - a gateway that looks no more would hold to an old configuration
+            said = describe_error(error)
+            if said["error"] != self._failure:
+                self._failure = said["error"]
+                trace = Trace(self._listeners.recorder, NOBODY, self._timepiece)
+                trace.tell(EventType.CONFIG_RELOADED, level=Level.ERROR, **said)
+
+    def _read_blueprints(self) -> None:
+        """Read the blueprints of all agents, so that there is an old one to keep when an edit breaks one."""
+        for agent in self._workspace.config.agents.values():
+            with suppress(InputError):  # whoever speaks with this agent is told
+                self._workspace.blueprint(agent.blueprint)
+
+    def _sign_keys(self) -> tuple[int, int] | None:
+        with suppress(OSError):
+            facts = os.stat(os.path.join(self._workspace.files.root, KEYS))
+            return facts.st_mtime_ns, facts.st_size
+        return None

@@ -1,0 +1,1 @@
+"""Schedules: what agents are told later, in whose name, and where their replies go."""

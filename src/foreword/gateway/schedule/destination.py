@@ -1,0 +1,136 @@
+"""Where the replies of a schedule go, and what may be seen there.
+
+A schedule goes to its user's own private addresses or to a room, never to somebody else. What a run may see is the
+lower of the clearance at which the schedule was made and that of the place its reply goes to now.
+"""
+
+import sqlite3
+from collections.abc import Collection
+from dataclasses import replace
+
+from foreword.config.schema import Config
+from foreword.errors import InputError, UnknownName
+from foreword.gateway.schedule.schedules import SITUATION, Destination, Origin, Schedule
+from foreword.trust import resolve
+from foreword.turn import Turn
+from foreword.words import Delivery, Trust
+
+RECENT = 50  # turns of a person that are looked at for the address they used last
+LAST = """
+SELECT json_extract(request, '$.channel'), json_extract(request, '$.address')
+FROM (SELECT request FROM turns WHERE user_id = ? ORDER BY received DESC LIMIT ?)
+WHERE json_extract(request, '$.address') != '' AND json_extract(request, '$.room') = ''
+    AND json_extract(request, '$.errand') IS NULL"""
+SPOKEN = """
+SELECT json_extract(request, '$.channel'), json_extract(request, '$.address') FROM turns
+JOIN sessions ON sessions.id = turns.session_id WHERE sessions.room = ? AND json_extract(request, '$.address') != ''
+    AND json_extract(request, '$.errand') IS NULL ORDER BY turns.number DESC LIMIT 1"""
+
+
+class Refused(InputError):
+    """A run is not begun; the words say why."""
+
+
+def list_addresses(state: sqlite3.Connection, config: Config, user: str) -> list[tuple[str, str]]:
+    """List the private addresses of a person: what the configuration says they are, and what was paired."""
+    person = config.users.get(user)
+    if person is None:
+        return []
+    paired = state.execute("SELECT identity FROM identities WHERE user_id = ? ORDER BY paired", (user,)).fetchall()
+    taken = {identity for name, one in config.users.items() if name != user for identity in one.identities}
+    own = dict.fromkeys([*person.identities, *(identity for (identity,) in paired if identity not in taken)])
+    return [split_address(identity) for identity in own if ":" in identity]
+
+
+def find_address(
+    state: sqlite3.Connection, config: Config, user: str, channels: Collection[str]
+) -> tuple[str, str] | None:
+    """Find the private address that a person used last, of those that can be reached; else the first of them."""
+    own = [one for one in list_addresses(state, config, user) if one[0] in channels]
+    if len(own) < 2:
+        return own[0] if own else None
+    used = state.execute(LAST, (user, RECENT)).fetchall()
+    return next((one for one in used if one in own), own[0])
+
+
+def read_destination(to: str, user: str, config: Config) -> Destination:
+    """Read where replies are to go, as it is written: an address of the user's own, or a room."""
+    if not to:
+        return Destination()
+    for name, room in config.rooms.items():
+        if to == name or to in room.places:
+            return find_room(name, config)
+    if ":" not in to:
+        raise UnknownName("room", to, config.rooms)
+    for name, person in config.users.items():
+        if to in person.identities and name != user:
+            raise InputError(f"{to} belongs to {name}; a schedule goes to its own user's addresses, or to a room")
+    channel, address = split_address(to)
+    return Destination(channel=channel, address=address)
+
+
+def find_room(name: str, config: Config) -> Destination:
+    """Find a room on a channel, as far as the configuration says where it is."""
+    room = config.rooms.get(name)
+    place = next(iter(room.places if room else ()), name if ":" in name else "")
+    channel, address = split_address(place) if place else ("", "")
+    return Destination(channel=channel, address=address, room=name)
+
+
+def settle_destination(
+    state: sqlite3.Connection, schedule: Schedule, config: Config, channels: Collection[str]
+) -> Destination:
+    """Settle where a reply goes now; raise Refused where the place is not the user's any more."""
+    to = schedule.to
+    if to.room:
+        if not to.address:
+            spoken = state.execute(SPOKEN, (to.room,)).fetchone()
+            return replace(to, channel=spoken[0], address=spoken[1]) if spoken else to
+        return to
+    if to.address:
+        if (to.channel, to.address) not in list_addresses(state, config, schedule.user):
+            raise Refused(f"{to.channel}:{to.address} is no address of {schedule.user}")
+        return to
+    own = find_address(state, config, schedule.user, channels)
+    return Destination(channel=own[0], address=own[1]) if own else to
+
+
+def bound(schedule: Schedule, to: Destination, config: Config) -> Trust:
+    """Find what a run may see at most: the lower of the clearance at its creation and that of its destination.
+
+    Words that an agent wrote at a clearance are not said at a lower one.
+    """
+    if schedule.user not in config.users:
+        raise Refused(f"{schedule.user}, as whom it acts, is no user any more")
+    if schedule.agent not in config.agents:
+        raise Refused(f"there is no agent {schedule.agent!r} any more")
+    allowed = min(schedule.clearance, clear(schedule.user, to, config))
+    if schedule.origin is Origin.AGENT and allowed < schedule.clearance:
+        raise Refused(
+            f"it was made at {schedule.clearance}, and {schedule.user} is cleared for {allowed} where it goes; "
+            "its words may hold more than may be seen there"
+        )
+    return allowed
+
+
+def clear(user: str, to: Destination, config: Config) -> Trust:
+    """Find what may be seen by a person where replies go, and in what runs by itself."""
+    return min(
+        resolve(Turn(user=user, room=to.room, situation=situation), config).level for situation in (SITUATION, "dm")
+    )
+
+
+def is_delivered(delivery: Delivery, channels: Collection[str], to: Destination) -> bool:
+    """Whether a reply leaves at all."""
+    return delivery is not Delivery.NEVER and bool(to.address) and to.channel in channels
+
+
+def split_address(identity: str) -> tuple[str, str]:
+    """Split an identity or a place into the channel and its own id."""
+    channel, _, address = identity.partition(":")
+    return channel, address
+
+
+def show_destination(to: Destination) -> str:
+    """Show where replies go, as it is written."""
+    return to.room or (f"{to.channel}:{to.address}" if to.address else "")

@@ -1,0 +1,30 @@
+"""Schedules that people make by hand, at the shell or over HTTP."""
+
+import sqlite3
+from dataclasses import replace
+from datetime import datetime
+
+from foreword.config.scheduling import Schedule as Written
+from foreword.config.scheduling import judge_names, judge_when
+from foreword.config.schema import Config
+from foreword.errors import InputError
+from foreword.events.trace import make_id
+from foreword.gateway.schedule.destination import list_addresses, read_destination
+from foreword.gateway.schedule.following import make_schedule
+from foreword.gateway.schedule.schedules import Origin, Schedule, put
+
+
+def order(state: sqlite3.Connection, entry: Written, config: Config, now: datetime) -> Schedule:
+    """Make a schedule as it would stand in the configuration; the first thing that is wrong with it is said."""
+    known = {"users": list(config.users), "agents": list(config.agents), "rooms": list(config.rooms)}
+    for field, problem in (*judge_when(entry), *judge_names(entry, known)):
+        raise InputError(f"{field or 'a schedule'} {problem}")
+    to = read_destination(entry.to, entry.user, config)
+    if to.address and not to.room and (to.channel, to.address) not in list_addresses(state, config, entry.user):
+        raise InputError(f"{entry.to} is no address of {entry.user}; a schedule goes to their own, or to a room")
+    made = make_schedule(entry, config, None, now)
+    if made.due is None:
+        raise InputError(f"{entry.moment} is past; it is {now:%Y-%m-%d %H:%M} (UTC) now")
+    made = replace(made, id=make_id(32), name=entry.name, origin=Origin.PERSON)
+    put(state, made)
+    return made

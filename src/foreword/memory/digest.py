@@ -1,0 +1,73 @@
+"""Digests: what a clearance may read of memory, in short, for whoever sums it up and for where nobody can.
+
+Only what an owner wrote or has looked at: unreviewed words are presented as nobody else's.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from foreword.frozen import frozen
+from foreword.secret import find_secrets
+from foreword.sources.document import Document, one_line
+from foreword.sources.memories import FACTS, load_facts
+
+LINE = 160  # characters that a digest has for one memory
+SHARE = 1_500  # characters of one memory that are told to whoever sums up
+
+
+@frozen(eq=True)
+class Survey:
+    """What there is to sum up, before any of it is opened."""
+
+    stamp: str
+    """What changes when any of it does; nothing where there is nothing."""
+    paths: tuple[str, ...]
+    """The files, those changed last first."""
+
+
+def write_digest(documents: Iterable[Document], most: int) -> str:
+    """Sum up by rule: a line for each memory as long as there is room."""
+    return fill((f"- {name_memory(one)}: {shorten(tell_first(one), LINE)}" for one in documents), most)
+
+
+def write_excerpts(documents: Iterable[Document], most: int) -> str:
+    """Write the beginning of each memory, for a model that sums them up."""
+    return fill((f"[{name_memory(one)}]\n{shorten(tell_body(one), SHARE)}\n" for one in documents), most)
+
+
+def fill(parts: Iterable[str], most: int) -> str:
+    """Join as many parts as there is room for; one that may hold a secret is left out."""
+    kept: list[str] = []
+    for part in parts:
+        most -= len(part) + 1
+        if most < 0:
+            break
+        if next(find_secrets(part), None) is None:
+            kept.append(part)
+    return "\n".join(kept)
+
+
+def name_memory(document: Document) -> str:
+    """Name a memory by its path, as memory_get reads it."""
+    return one_line(document.path.removeprefix("memory/"))
+
+
+def tell_body(document: Document) -> str:
+    """Tell all of a memory; facts are a list."""
+    return "\n".join(load_facts(document) or ()) if document.path == FACTS else document.body
+
+
+def tell_first(document: Document) -> str:
+    """Tell what a memory is about: its description, else how it begins."""
+    return one_line(document.field("description")) or next(list_words(tell_body(document)), "")
+
+
+def list_words(text: str) -> Iterator[str]:
+    """List the lines of a text that are more than a heading or a rule."""
+    for line in text.splitlines():
+        if not line.startswith("#") and (plain := one_line(line).strip("-*_=> ")):
+            yield plain
+
+
+def shorten(text: str, most: int) -> str:
+    """Cut a text to its beginning, at a word."""
+    return text if len(text) <= most else f"{text[: most - 1].rpartition(' ')[0] or text[: most - 1]}…"

@@ -1,0 +1,153 @@
+"""Claims about `foreword forget`, and `foreword export --user`."""
+
+import io
+import json
+import os
+import sys
+
+import pytest
+
+from event_rows import make_event, tell
+from foreword.store.instructions import replace_instructions
+from foreword.store.state import use_state
+from foreword.testing import write_files
+from foreword.words import Trust
+
+
+@pytest.fixture(autouse=True)
+def kept(folder):
+    """Something of two people."""
+    tell(str(folder / ".foreword"), *(make_event(user=user) for user in ("alice", "bob")))
+    with use_state(str(folder / ".foreword")) as state:
+        for user in ("alice", "bob"):
+            replace_instructions(state, user, "reid", f"Call me {user}token.")
+    write_files(folder, {"users/bob/USER.md": "A gardener.\n"})
+
+
+class Terminal(io.StringIO):
+    """Somebody who types."""
+
+    def isatty(self):
+        """Whether somebody is there."""
+        return True
+
+
+def has(folder, token):
+    """Whether a token lies in a file of the state."""
+    return any(token.encode() in path.read_bytes() for path in (folder / ".foreword").iterdir())
+
+
+def test_forget(say, folder):
+    """A person is forgotten, with a table of what was removed, what stays, and that a second look found nothing."""
+    answer = say("forget", "bob", "--yes")
+    assert (answer.code, answer.err) == (0, "")
+    assert "instructions" in answer.out
+    assert "foreword.yaml:6: users.bob names them" in answer.out
+    assert answer.out.endswith("bob is forgotten: a second look found nothing\n")
+    assert not has(folder, "bobtoken")
+    assert has(folder, "alicetoken")
+    assert not (folder / "users" / "bob").exists()
+
+
+def test_dry_run(say, folder):
+    """--dry-run says what there is, and removes nothing, whether --yes is said or not."""
+    answer = say("forget", "bob", "--dry-run", "--yes")
+    assert answer.code == 0
+    assert answer.out.endswith("of bob would be removed; nothing was\n")
+    assert has(folder, "bobtoken")
+
+
+def test_json(say):
+    """--json has the whole report."""
+    report = say("forget", "bob", "--yes", "--json").json
+    assert report["done"] is True
+    assert report["user"] == "bob"
+    assert {"name": "own files", "where": "users/bob/", "found": 1, "removed": 1, "left": 0} in report["lines"]
+
+
+def test_nobody_is_asked_where_nobody_types(say, folder):
+    """Without --yes and without a terminal nothing is removed, and it is said what to do."""
+    answer = say("forget", "bob")
+    assert answer.code == 2
+    assert "--dry-run" in answer.err
+    assert "--yes" in answer.err
+    assert has(folder, "bobtoken")
+
+
+@pytest.mark.parametrize(("typed", "gone"), [("bob\n", True), ("yes\n", False), ("\n", False), ("", False)])
+def test_asking(say, folder, monkeypatch, typed, gone):
+    """At a terminal only the whole name is a yes."""
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    answer = say("forget", "bob")
+    assert answer.code == 0
+    assert has(folder, "bobtoken") is not gone
+    assert ("nothing was removed" in answer.out) is not gone
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("forget",), "the following arguments are required: USER"),
+        (("forget", "bobb", "--yes"), "unknown user 'bobb'; did you mean 'bob'?"),
+        (("forget", "alice", "--yes"), "alice owns this workspace"),
+        (("forget", " ", "--yes"), "is no name of a person"),
+        (("forget", "../bob", "--yes"), "unknown user '../bob'"),
+        (("forget", "bob", "--yes", "--patience", "-1"), "--patience is a number of seconds"),
+        (("forget", "bob", "--yes", "--patience", "nan"), "--patience is a number of seconds"),
+        (("forget", "bob", "--everything"), "unknown option --everything"),
+        (("export", "--user", "bobb"), "unknown user 'bobb'; did you mean 'bob'?"),
+        (("export", "--user", "bob", "--prune"), "takes no --prune"),
+        (("export", "--user", "bob", "--since", "1h", "--room", "family"), "takes no --since and no --room"),
+        (("export", "--user", "bob", "--trust", "all"), "unknown value 'all' for --trust"),
+        (("export", "--trust", "full"), "needs --user"),
+        (("export", "--user", ""), "is no name of a person"),
+    ],
+)
+def test_bad_input(say, folder, words, told):
+    """What cannot be meant is refused with 2, and nothing is removed."""
+    answer = say(*words)
+    assert answer.code == 2
+    assert told in answer.err
+    assert has(folder, "bobtoken")
+
+
+def test_somebody_who_has_left_the_configuration(say, folder):
+    """Who is in the files and not in the configuration any more can be given theirs, and be forgotten."""
+    text = (folder / "foreword.yaml").read_text()
+    (folder / "foreword.yaml").write_text(text.replace("  bob: {trust: familiar}\n", ""))
+    assert "bobtoken" in say("export", "--user", "bob").out
+    assert say("forget", "bob", "--yes").code == 0
+    assert not has(folder, "bobtoken")
+    assert say("forget", "bob", "--yes").code == 2
+
+
+def test_export(say, folder):
+    """A file appears whole, with a line for each thing; nothing of another is in it."""
+    answer = say("export", "bob.jsonl", "--user", "bob")
+    assert answer.out.startswith("exported: ")
+    first, *rest = [json.loads(line) for line in (folder / "bob.jsonl").read_text().splitlines()]
+    assert first["user"] == "bob"
+    assert {line["holding"] for line in rest} >= {"instructions", "own files", "events"}
+    assert "alicetoken" not in (folder / "bob.jsonl").read_text()
+    assert say("export", "bob.jsonl", "--user", "bob").code == 2
+
+
+def test_what_is_above_is_told_to_the_owner_alone(say, folder):
+    """What was learned above is not in the file; the owner is told on stderr, and may give it all the same."""
+    tell(str(folder / ".foreword"), make_event(user="bob", trust=Trust.FULL, session="highsession"))
+    answer = say("export", "--user", "bob")
+    assert "highsession" not in answer.out
+    assert "--trust full" in answer.err
+    assert "highsession" in say("export", "--user", "bob", "--trust", "full").out
+
+
+def test_a_damaged_state(say, folder):
+    """A state that is damaged is refused in words, and left as it is."""
+    place = folder / ".foreword" / "state.sqlite"
+    for ending in ("-wal", "-shm"):
+        if os.path.exists(f"{place}{ending}"):
+            os.unlink(f"{place}{ending}")
+    place.write_bytes(b"no database at all, and longer than a page header would be" * 40)
+    answer = say("forget", "bob", "--yes")
+    assert answer.code == 2
+    assert "state.sqlite is damaged" in answer.err

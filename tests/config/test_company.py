@@ -1,0 +1,99 @@
+"""Claims about who is who and which place is what: every mistake is refused with its line, and no pattern runs away."""
+
+import time
+
+import pytest
+
+from foreword.config import load
+from foreword.config.pattern import LONGEST, READ, judge_pattern, make_search
+from foreword.errors import ConfigError
+
+HEAD = "owner: alice\nusers:\n  alice: {identities: ['telegram:1001']}\n  bob: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("  eve: {identities: [telegram]}", ":5: users.eve.identities[0] must be a channel, a colon and"),
+        ("  eve: {identities: ['telegram: 7']}", ":5: users.eve.identities[0] must be a channel, a colon and"),
+        ("  eve: {identities: ['telegram:1001']}", ":5: users.eve.identities[0] is 'telegram:1001', which belongs to"),
+        (
+            "  eve: {identities: ['web:alice']}",
+            ":5: users.eve.identities[0] is another's: on web everybody is known by",
+        ),
+        ("rooms: {r: {places: ['-100']}}", ":5: rooms.r.places[0] must be a channel, a colon and"),
+        ("rooms:\n  r: {places: ['t:1']}\n  s: {places: ['t:1']}", ":7: rooms.s.places[0] is 't:1', which is a room"),
+        ("rooms:\n  r: {places: ['t:1']}\n  't:1': {}", ":6: rooms.r.places[0] is 't:1', which is a room already"),
+        ("rooms: {r: {members: [alcie]}}", ":5: rooms.r.members[0] is 'alcie', who is not listed under users; did you"),
+        ("rooms: {r: {trigger: sometimes}}", ":5: rooms.r.trigger must be"),
+        ("rooms: {r: {trigger: regex}}", ":5: rooms.r.pattern is missing"),
+        ("rooms: {r: {pattern: hi}}", ":5: rooms.r.pattern is used with trigger: regex alone"),
+        ("rooms:\n  r:\n    trigger: regex\n    pattern: '('", ":8: rooms.r.pattern is no regular expression"),
+        ("rooms: {r: {trigger: regex, pattern: '(a+)+b'}}", ":5: rooms.r.pattern repeats what can itself vary"),
+    ],
+)
+def test_refused(text, fault):
+    """An identity, a place, a member or a trigger that cannot be meant is a fault with its line."""
+    with pytest.raises(ConfigError) as caught:
+        load(HEAD + text)
+    (told,) = caught.value.faults
+    assert fault in str(told)
+
+
+def test_taken():
+    """What is well-formed is taken, and left out means what the documentation says."""
+    config = load(f"{HEAD}rooms:\n  r: {{places: ['t:-1', 't:-2'], members: []}}\n  's:1': {{places: ['s:1']}}")
+    assert config.users["alice"].identities == ("telegram:1001",)
+    assert (config.rooms["r"].members, config.rooms["s:1"].members) == ((), None)
+    assert config.rooms["r"].trigger == "mention"
+
+
+SLOW = [
+    "(a+)+b",
+    "(a|a)*b",
+    "(a|ab)+c",
+    ".*.*x",
+    "(a?){50}b",
+    "(a*){3}b",
+    "(?:a{0,9}){9}",
+    "a*a*b",
+    "(.+)(.+)x",
+    "(a{2,5})+",
+]
+ODD = ["(?=x)", "(?i)x", "(?P<n>x)", r"(x)\1", "(?<=x)y", "(?>a)", "[", "x{99999999999}", "a" * (LONGEST + 1), "\\"]
+FINE = [
+    r"\breid\b",
+    "^(hey|hi),? reid",
+    "remind me.*",
+    "[a-z]+ please",
+    "(ab){2,3}c?",
+    "x{3}",
+    "a|b|c",
+    r"^.*x.*y",
+    "[]a]+",
+]
+
+
+@pytest.mark.parametrize("pattern", [*SLOW, *ODD])
+def test_no_such_pattern(pattern):
+    """A pattern that could take long, or does what no trigger needs, is refused in words."""
+    assert judge_pattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", FINE)
+def test_quick(pattern):
+    """A pattern that is taken ends soon, whatever is searched."""
+    assert judge_pattern(pattern) == ""
+    search = make_search(pattern)
+    began = time.process_time()
+    for text in ("a" * READ * 2, "ab" * READ, "hey reid" * READ, ""):
+        search(text)
+    assert time.process_time() - began < 5
+
+
+def test_search():
+    """Case does not matter, and what stands far behind is not looked at."""
+    search = make_search(r"\breid\b")
+    assert search("So, REID?")
+    assert not search("freidel")
+    assert not search("x" * READ + " reid")

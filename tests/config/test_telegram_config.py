@@ -1,0 +1,37 @@
+"""Claims about Telegram in a configuration: a bot is two braces, and its token never stands there."""
+
+import pytest
+
+from foreword.config import load
+from foreword.config.telegram import TelegramBot
+from foreword.errors import ConfigError
+
+HEAD = "owner: alice\nusers: {alice: {trust: full}}\nagents: {reid: {}, ada: {}}\n"
+TOKEN = "12345678:AAF-very-secret-token-of-nobody-at-all"
+
+
+def test_none():
+    """Without the key there is no bot; with it everything has its usual value."""
+    assert load(HEAD).telegram is None
+    assert load(f"{HEAD}telegram: {{}}\n").telegram == TelegramBot(token="$TELEGRAM_TOKEN", agent="")
+    assert load(f"{HEAD}telegram: {{agent: ada, token: $ADA}}\n").telegram.agent == "ada"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (f"{{token: '{TOKEN}'}}", "telegram.token must name a variable, such as $TELEGRAM_TOKEN"),
+        ("{token: ''}", "telegram.token must name a variable"),
+        ("{api: telegram.example}", "telegram.api must be an address that begins with http://"),
+        ("{agent: adda}", "telegram.agent is 'adda', which is not an agent; did you mean 'ada'?"),
+        ("{tokn: $A}", "telegram.tokn is not a known key"),
+    ],
+)
+def test_faults(line, words):
+    """A fault has its line, and a token that stands there is not repeated."""
+    with pytest.raises(ConfigError) as caught:
+        load(f"{HEAD}telegram: {line}\n")
+    (fault,) = caught.value.faults
+    assert words in fault.message
+    assert fault.line == 4
+    assert TOKEN not in str(caught.value)

@@ -1,0 +1,405 @@
+"""Claims about forgetting a person."""
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from people import CONFIG, dump_rows, find_token, make_people, read_all, sentence
+
+from foreword.erasure.forgetting import forget as forget_patiently
+from foreword.erasure.forgetting import look
+from foreword.erasure.holdings import HOLDINGS
+from foreword.erasure.house import find_house
+from foreword.errors import InputError, UnknownName
+from foreword.events.prompts import find_text
+from foreword.gateway.archive import describe_archive, show, write_file
+from foreword.gateway.moment import write_moment
+from foreword.gateway.session import get_session
+from foreword.gateway.transcript import read_transcript
+from foreword.memory.entry import Confirmed
+from foreword.memory.facts import add_fact
+from foreword.sources.provenance import Provenance
+from foreword.store.archives import reserve, settle
+from foreword.testing import make_workspace, write_files
+from foreword.turn import Turn
+from foreword.words import Trust
+
+ALWAYS_THERE = {".foreword/state.sqlite-wal", ".foreword/memory.sqlite-wal", ".foreword/events.sqlite-wal"}
+
+
+def forget(house, user):
+    """Forget somebody beside whom nobody works."""
+    return forget_patiently(house, user, 1.0)
+
+
+@pytest.fixture
+def people(tmp_path):
+    """A house with the owner and two people, whose state somebody has open."""
+    made = make_people(tmp_path / "ws", {"bob": "zebrabob", "carol": "zebracarol"})
+    yield made
+    made.close()
+
+
+def test_no_byte_is_left(people):
+    """Whatever was planted of somebody is in no file any more, and nothing of the others is missing."""
+    before = {token: find_token(people.folder, token) for token in ("zebracarol", "OWNERTOKEN")}
+    assert len(find_token(people.folder, "zebrabob")) > 4
+    report = forget(people.house, "bob")
+    assert report.done
+    assert find_token(people.folder, "zebrabob") == []
+    for token, places in before.items():
+        assert set(places) - set(find_token(people.folder, token)) <= ALWAYS_THERE
+
+
+def test_bytes_of_earlier_removals_go_too(people):
+    """What was overwritten or deleted long before, and lay in a free page, is gone as well."""
+    people.do(lambda state: state.execute("UPDATE profiles SET learned = '{}' WHERE user_id = 'bob'"))
+    people.do(lambda state: state.execute("DELETE FROM workflows"))
+    forget(people.house, "bob")
+    assert find_token(people.folder, "zebrabob") == []
+
+
+def test_rows_of_others_stay_byte_for_byte(people):
+    """Each row of the state that is not theirs is what it was, and no row is new."""
+    before = dump_rows(people.folder)
+    forget(people.house, "bob")
+    after = dump_rows(people.folder)
+    theirs = lambda row: "bob" in repr(row)  # noqa: E731 - it says what it is
+    lanes = {row[0] for row in before["sessions"] if row[5] == "bob"}
+    gone = {turn[1] for turn in before["turns"] if turn[3] == "bob"}
+    for table, rows in before.items():
+        kept = [row for row in rows if not theirs(row) and not lanes & set(row) and not gone & set(row)]
+        assert [row for row in kept if row not in after[table]] == [], table
+        assert [row for row in after[table] if row not in rows] == [], table
+
+
+def test_a_look_changes_nothing(people):
+    """A look counts all that there is, and changes no row and no file of words."""
+    rows = dump_rows(people.folder)
+    report = look(people.house, "bob")
+    found = {line.name: line.found for line in report.lines}
+    assert (found["turns"], found["sessions"], found["memories"], found["own files"]) == (2, 1, 1, 1)
+    assert found["events"] > 8
+    assert not report.done
+    assert dump_rows(people.folder) == rows
+
+
+def test_the_report_has_no_words(people):
+    """The report counts and names places; not one of their words is in it."""
+    report = forget(people.house, "bob")
+    assert "zebra" not in repr(report)
+    assert all(line.removed == line.found for line in report.lines)
+
+
+def test_a_second_time_there_is_nothing(people):
+    """Who is forgotten twice is found nowhere the second time; they are in the configuration still."""
+    forget(people.house, "bob")
+    again = forget(people.house, "bob")
+    assert again.done
+    assert again.found == 0
+
+
+def test_a_summary_of_a_room_goes_and_what_others_said_stands_again(people):
+    """A summary that their words went into is removed, and what it had folded of others is told again."""
+    place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
+    room = people.talk("dave", "Good morning from davetoken", "Morning.", **place)
+    people.sum_up(room, "They keep a zebrabob3 somewhere.")
+    forget(people.house, "bob")
+    with closing(sqlite3.connect(os.path.join(people.state, "state.sqlite"))) as state:
+        rows = state.execute(
+            "SELECT kind, folded, messages FROM history WHERE session_id = ? ORDER BY position", (room.id,)
+        ).fetchall()
+    assert [kind for kind, _, _ in rows if kind == "summary"] == []
+    assert {folded for _, folded, _ in rows} == {0}
+    assert any(b"davetoken" in messages for _, _, messages in rows)
+    assert find_token(people.folder, "zebrabob") == []
+
+
+def test_a_summary_from_before_they_spoke_stays(tmp_path):
+    """A summary of what was said before they came holds no word of theirs, and stays, with what it folded."""
+    people = make_people(tmp_path / "ws", {"carol": "zebracarol"})
+    place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
+    room = people.talk("dave", "Good morning", "Morning.", **place)
+    people.sum_up(room, "dave and carol said hello: summarytoken")
+    people.talk("bob", sentence("zebrabob"), "Noted.", **place)
+    forget(people.house, "bob")
+    assert find_token(people.folder, "summarytoken")
+    assert find_token(people.folder, "zebrabob") == []
+    with closing(sqlite3.connect(os.path.join(people.state, "state.sqlite"))) as state:
+        asked = "SELECT kind, folded FROM history WHERE session_id = ? ORDER BY kind"
+        found = set(state.execute(asked, (room.id,)).fetchall())
+    people.close()
+    assert found - {("room", 1)} == {("summary", 0), ("turn", 1)}
+
+
+def test_other_lanes_forget_what_they_were_told(people):
+    """A lane of another clearance that caught up with the room loses what they had said, and nothing else."""
+    place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
+    people.talk("nobodyknown", "Hello from strangertoken", "Hello.", **place)
+    forget(people.house, "bob")
+    assert find_token(people.folder, "zebrabob") == []
+    assert find_token(people.folder, "strangertoken")
+
+
+def test_an_agent_that_quotes_them_is_blotted(people):
+    """Where an agent repeated their words to another person, a word stands instead; the rest of the answer stays."""
+    people.talk("carol", "What did he say?", f"He said: {sentence('zebrabob1')}. And owltoken.")
+    report = forget(people.house, "bob")
+    assert {line.name: line.removed for line in report.lines}["texts of agents that quote them"] == 2
+    assert find_token(people.folder, "zebrabob") == []
+    assert find_token(people.folder, "owltoken")
+    assert b"He said: [forgotten]. And owltoken." in b"".join(read_all(people.folder).values())
+
+
+def test_what_another_person_wrote_is_theirs(people):
+    """Another person's own message stays as they wrote it, also where it repeats the words of who is forgotten."""
+    people.talk("carol", f"Listen: {sentence('zebrabob1')}", "I see.")
+    before = dump_rows(people.folder)
+    forget(people.house, "bob")
+    (turn,) = [row for row in before["turns"] if row[5].startswith("Listen")]
+    assert turn in dump_rows(people.folder)["turns"]
+
+
+def test_overheard_words_that_a_room_was_told_of(people):
+    """What was overheard of several people, and told to the next turn of the room, loses the lines of one."""
+    place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
+    heard = [("carol", "carolsline\nand more"), ("bob", "zebrabob77\nzebrabob78"), ("dave", "last")]
+    for user, text in heard:
+        row = (None, "telegram", "kitchen", user, user, text, write_moment(people.clock()), None)
+        people.clock.move(1)
+        people.do(lambda state, row=row: state.execute("INSERT INTO overheard VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row))
+    people.talk("dave", "Hi", "Hi.", **place)
+    people.do(lambda state: state.execute("DELETE FROM overheard"))  # they are kept for a day
+    assert b"bob: zebrabob77" in b"".join(read_all(people.folder).values())
+    forget(people.house, "bob")
+    told = [json.loads(row[4]) for row in dump_rows(people.folder)["history"] if b"carolsline" in row[4]]
+    assert told
+    assert all("carol: carolsline\n  and more\ndave: last" in str(one[0]["parts"][0]["content"][0]) for one in told)
+    assert find_token(people.folder, "zebrabob") == []
+
+
+def test_bulletins_are_made_anew(people):
+    """A bulletin is made of everybody's memories, theirs among them, so it goes."""
+    row = ("reid", 1, "All that is new: zebrabob5", "rule", "2026-11-15")
+    order = "INSERT INTO bulletins (agent, clearance, text, author, made) VALUES (?, ?, ?, ?, ?)"
+    people.do(lambda state: state.execute(order, row))
+    forget(people.house, "bob")
+    assert dump_rows(people.folder)["bulletins"] == []
+
+
+def test_a_memory_that_was_promoted(people):
+    """What the owner took over from their inbox says whose words it is, and goes, as a file and as a fact."""
+    origin = Provenance(author="bob", clearance="familiar", channel="web", time="2026-11-15T12:00:00+00:00")
+    add_fact(people.workspace.files, Confirmed(text="Likes zebrabob80 very much.", origin=origin, by="alice"))
+    add_fact(
+        people.workspace.files, Confirmed(text="Carol is here: owltoken.", origin=Provenance(author="carol"), by="")
+    )
+    path = people.remember("bob", "zebrabob81 is the name of the cat")
+    people.workspace.memory.promote(path, "social/cat.md", Trust.FULL, "alice")
+    people.workspace.memory.search("cat name", Trust.FULL)
+    forget(people.house, "bob")
+    assert find_token(people.folder, "zebrabob") == []
+    assert find_token(people.folder, "owltoken")
+    assert not os.path.exists(os.path.join(people.folder, "memory/social/cat.md"))
+
+
+def test_the_prompts_of_others_no_longer_show_their_memories(people):
+    """A recorded prompt of another person that recalled an entry of theirs loses it, and says so."""
+    with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"), isolation_level=None)) as log:
+        menu = "- social/inbox/bob (20 tok) — 1 unreviewed entry from bob"
+        text = f"{menu}\n\nzebrabob5 is what they like best of all things"
+        section = find_text(log, text)
+        (prompt,) = log.execute("SELECT id FROM prompts ORDER BY id LIMIT 1").fetchone()  # alice's
+        log.execute("INSERT INTO prompt_pieces VALUES (?, 999, 'text', 0, 'recall', 1, ?)", (prompt, section))
+    forget(people.house, "bob")
+    with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"))) as log:
+        found = log.execute("SELECT text, hash, forgotten FROM sections WHERE id = ?", (section,)).fetchone()
+    assert found == ("[forgotten]\n\n[forgotten]", None, 1)
+    assert find_token(people.folder, "zebrabob") == []
+
+
+def test_a_memory_saved_for_another_that_quotes_them(people):
+    """What an agent saved for somebody else loses their words; what was written by hand is named, and stays."""
+    people.remember("carol", f"He told me: {sentence('zebrabob3')}. Owltoken.")
+    write_files(people.folder, {"memory/social/notes.md": f"By hand: {sentence('zebrabob3')}\n"})
+    report = forget(people.house, "bob")
+    assert find_token(people.folder, "zebrabob") == ["memory/social/notes.md"]
+    assert find_token(people.folder, "owltoken")
+    assert "memory/social/notes.md was written by hand and repeats words of theirs; edit it there" in report.stays
+
+
+def test_a_search_finds_them_no_more(people):
+    """The index has none of their words, and all of the others'."""
+    forget(people.house, "bob")
+    (hit,) = people.workspace.memory.search("zebrabob5 like best", Trust.FULL, limit=9)
+    assert hit.path.startswith("social/inbox/carol")
+
+
+def test_money_stays_spent_without_the_name(people):
+    """The sums of all, by day and by quarter, are what they were; under their name there is nothing."""
+
+    def read():
+        with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"))) as log:
+            asked = "SELECT kind, sum(cost_usd), sum(calls), sum(turns) FROM totals_day WHERE owner = '' GROUP BY kind"
+            named = "SELECT count(*) FROM totals_day WHERE 'bob' IN (owner, name)"
+            return log.execute(asked).fetchall(), log.execute(named).fetchone()[0]
+
+    before, _ = read()
+    forget(people.house, "bob")
+    after, named = read()
+    assert after == before
+    assert named == 0
+
+
+def test_an_event_of_nobody_that_names_them(people):
+    """What was told of them at full trust, such as a budget of theirs, goes with the turn that it was told in."""
+    forget(people.house, "bob")
+    with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"))) as log:
+        assert log.execute("SELECT count(*) FROM events WHERE instr(metadata, 'user bob')").fetchone() == (0,)
+        assert log.execute("SELECT count(*) FROM events WHERE instr(metadata, 'user carol')").fetchone() > (0,)
+
+
+def test_what_stays_is_named_with_its_line(people):
+    """The configuration is the owner's: each line of it that names them is said."""
+    report = look(people.house, "bob")
+    line = 1 + CONFIG[: CONFIG.index("  bob:")].count("\n")
+    assert f"foreword.yaml:{line}: users.bob names them; the configuration is the owner's to edit" in report.stays
+    assert any("budgets.users.bob" in one for one in report.stays)
+
+
+def test_a_damaged_log_that_was_put_aside_is_named(people):
+    """What nobody can read is not called empty."""
+    write_files(people.state, {"events.sqlite.damaged-20261115T120000Z": "?"})
+    assert any("events.sqlite.damaged-20261115T120000Z" in one for one in look(people.house, "bob").stays)
+
+
+def test_somebody_who_is_not_configured_any_more(tmp_path):
+    """Who has been taken out of the configuration, or was never in it, and has data, can be forgotten."""
+    people = make_people(tmp_path / "ws", {"carol": "zebracarol"})
+    people.talk("telegram:999", sentence("zebrastranger"), "Hello.")
+    assert forget(people.house, "telegram:999").done
+    assert find_token(people.folder, "zebrastranger") == []
+    with pytest.raises(UnknownName):
+        forget(people.house, "telegram:999")
+    people.close()
+
+
+def test_letters_to_their_addresses(people):
+    """What was on its way to an address of theirs goes, though no turn of theirs led to it."""
+    letter = (
+        "INSERT INTO outbox (key, channel, address, text, state) VALUES ('k', 'telegram', '7', 'zebrabob90', 'sent')"
+    )
+    people.do(lambda state: state.execute("INSERT INTO identities VALUES ('telegram:7', 'bob', '', '')"))
+    people.do(lambda state: state.execute(letter))
+    forget(people.house, "bob")
+    assert find_token(people.folder, "zebrabob") == []
+
+
+def test_what_they_said_as_a_stranger(people):
+    """Who was paired is the stranger that they were: what is kept under their identity is theirs, everywhere."""
+    people.do(lambda state: state.execute("INSERT INTO identities VALUES ('telegram:7', 'bob', 'Bobby', '')"))
+    place = {"room": "kitchen", "situation": "group", "channel": "telegram"}
+    people.talk("telegram:7", sentence("zebrabob70"), "Hello zebrabob71.", **place)
+    people.talk("telegram:7", sentence("zebrabob72"), "Hello.", channel="telegram")
+    people.remember("telegram:7", "zebrabob73 is what this stranger likes")
+    people.talk("telegram:8", sentence("owltoken"), "Hello.", channel="telegram")
+    key = "answer\0telegram\0-100/7\0k"
+    letter = "INSERT INTO outbox (key, channel, address, text, state) VALUES (?, 'telegram:bot', '-100', ?, 'sent')"
+    people.do(lambda state: state.execute(letter, (key, "zebrabob74")))
+    assert forget(people.house, "bob").done
+    assert find_token(people.folder, "zebrabob") == []
+    assert find_token(people.folder, "owltoken")
+    assert "telegram:7" not in repr(dump_rows(people.folder))
+
+
+def test_words_that_two_people_said_are_no_quotation(people):
+    """An agent that repeated to somebody what this person had asked, too, is left as it is."""
+    question = "what is the weather going to be like tomorrow in our town"
+    people.talk("bob", question, "Rain.")
+    people.talk("carol", question, f"You asked {question}: rain.")
+    before = dump_rows(people.folder)
+    forget(people.house, "bob")
+    after = dump_rows(people.folder)
+    assert [row for row in before["turns"] if row[3] == "carol"] == [row for row in after["turns"] if row[3] == "carol"]
+
+
+@pytest.mark.parametrize("name", ["", " ", "x" * 2_000, "a\nb", "../carol"])
+def test_no_name(people, name):
+    """What is no name of anybody is refused, and nothing is touched."""
+    rows = dump_rows(people.folder)
+    with pytest.raises(InputError):
+        forget(people.house, name)
+    assert dump_rows(people.folder) == rows
+
+
+def test_the_owner_is_not_forgotten(people):
+    """The owner is refused, and told what to do."""
+    with pytest.raises(InputError, match="owns this workspace"):
+        forget(people.house, "alice")
+
+
+def test_the_nearest_name_is_offered(people):
+    """A mistyped name is answered with the nearest one."""
+    with pytest.raises(UnknownName, match="did you mean 'bob'"):
+        forget(people.house, "bobb")
+
+
+def test_a_house_without_a_state(tmp_path):
+    """Where nothing was ever kept there is nothing to remove, and nothing is made but the folder."""
+    house = find_house(make_workspace(tmp_path, {"foreword.yaml": CONFIG}))
+    assert look(house, "bob").found == 0
+    assert not (tmp_path / ".foreword").exists()
+    assert forget(house, "bob").done
+    assert not (tmp_path / ".foreword" / "state.sqlite").exists()
+
+
+def test_archived_transcripts(people):
+    """A transcript of a room is written anew without them, under a name that has none of their words either."""
+    place = {"room": "hall", "situation": "group", "channel": "telegram"}
+    people.talk("bob", "zebrabob60 is what I say first", "Yes, zebrabob61.", **place)
+    room = people.talk("dave", "And I say owltoken", "Good.", **place)
+    config = replace(people.workspace.config, archive=True)
+
+    def work(state):
+        transcript = read_transcript(state, get_session(state, room.id))
+        archive = describe_archive(transcript, config)
+        reserve(state, archive, archive.path)
+        write_file(people.folder, archive.path, show(transcript, config))
+        settle(state, archive, "now")
+
+    people.do(work)
+    assert any("groups" in path for path in find_token(people.folder, "zebrabob60"))
+    assert forget(people.house, "bob").done
+    assert find_token(people.folder, "zebrabob") == []
+    assert not any("zebrabob" in path for path in read_all(people.folder))
+    assert any(path.startswith("groups/") for path in find_token(people.folder, "owltoken"))
+
+
+def test_a_link_is_not_followed(people, tmp_path):
+    """A folder of theirs that is a link goes as a link; what it leads to is left alone."""
+    write_files(tmp_path, {"elsewhere/keep.md": "kept"})
+    os.rename(os.path.join(people.folder, "users/bob"), str(tmp_path / "away"))
+    os.symlink(str(tmp_path / "elsewhere"), os.path.join(people.folder, "users/bob"))
+    assert forget(people.house, "bob").done
+    assert not os.path.lexists(os.path.join(people.folder, "users/bob"))
+    assert (tmp_path / "elsewhere" / "keep.md").read_text() == "kept"
+
+
+def test_the_next_prompt_of_others_is_as_before(people):
+    """Forgetting one person changes nothing that another is told, beside the one's own memories."""
+    turn = Turn(user="carol", situation="dm", message="Hello")
+    before = people.workspace.assemble(turn).prompt.text
+    forget(people.house, "bob")
+    people.workspace.refresh(now=True)
+    after = people.workspace.assemble(turn).prompt.text
+    assert [line for line in before.splitlines() if line not in after.splitlines()] == [
+        line for line in before.splitlines() if "inbox/bob" in line or "zebrabob" in line
+    ]
+
+
+def test_every_holding_has_a_name_of_its_own():
+    """A report has one line for each holding."""
+    assert len({one.name for one in HOLDINGS}) == len(HOLDINGS)

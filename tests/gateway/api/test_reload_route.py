@@ -1,0 +1,58 @@
+"""Claims about reloading over HTTP, and about what an edit changes for whoever asks."""
+
+import pytest
+from served import CONFIG, serve_workspace
+
+
+@pytest.fixture
+def edited(tmp_path):
+    """A server, and who edits its configuration and asks for a reload."""
+    with serve_workspace(tmp_path) as served, served.ask_as("alice") as alice:
+
+        def edit(more):
+            (tmp_path / "foreword.yaml").write_text(CONFIG + more)
+            answer = alice.post("/api/reload")
+            assert answer.status_code == 200
+            return answer.json()
+
+        edit.served, edit.alice = served, alice
+        yield edit
+
+
+def test_an_edit(edited):
+    """The owner is told what came into force, what needs a restart, and what is wrong and where."""
+    nothing = {"changed": [], "restart": [], "faults": []}
+    assert edited("") == nothing
+    assert edited("server: {port: 9, rate: 1000}\n") == {
+        "changed": ["server"],
+        "restart": ["server.port"],
+        "faults": [],
+    }
+    wrong = edited("colour: red\n")
+    assert (wrong["changed"], wrong["restart"]) == ([], ["server.port"])
+    assert wrong["faults"][0].startswith("foreword.yaml:8: ")
+    assert edited("") == {**nothing, "changed": ["server"]}
+    told = [event["error"] for event in edited.served.list_events(type="config_reloaded", level="error")]
+    assert told == [
+        "foreword.yaml:8 is faulty: what was in force before still is",
+        "server.port needs a restart: what was in force before still is",
+    ]
+
+
+def test_nobody_else(edited):
+    """For everybody but the owner, also at full trust, there is no such route."""
+    for user in ("bob", "carol"):
+        with edited.served.ask_as(user) as client:
+            answer = client.post("/api/reload")
+            assert (answer.status_code, answer.json()["error"]["message"]) == (404, "there is no such route")
+
+
+def test_names_and_rates_hold_at_once(edited):
+    """Names under which it is reached and the rate are live; who asked before asks under the new ones."""
+    elsewhere = {"Host": "agents.example"}
+    assert edited.alice.get("/api/sessions", headers=elsewhere).status_code == 421
+    assert edited("server: {hosts: [agents.example]}\n")["restart"] == []
+    assert edited.alice.get("/api/sessions", headers=elsewhere).status_code == 200
+    edited("server: {rate: 2}\n")
+    assert edited.alice.get("/api/sessions", headers=elsewhere).status_code == 421
+    assert [edited.alice.get("/api/sessions").status_code for _ in range(3)] == [200, 200, 429]

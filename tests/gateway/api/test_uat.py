@@ -1,0 +1,218 @@
+"""The acceptance list of SPEC-010, point by point: web over HTTP, Telegram by aiogram and its stand-in, and a schedule.
+
+Beside it Nova's rules of tasks and background, and Coop's example of a group, over the same three ways.
+"""
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from served import QUICK, serve_workspace
+
+from foreword.config.telegram import TelegramBot
+from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
+from foreword.gateway.channels.telegram.manners import Manners
+from foreword.testing import Called, MovedClock, Says, listen_telegram
+
+MORNING = datetime(2026, 11, 16, 7, 59, tzinfo=UTC)
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5", blueprint: BLUEPRINT}}
+users:
+  alice: {trust: full, timezone: UTC, identities: ["telegram:1001"]}
+  bob: {trust: familiar, identities: ["telegram:1002"]}
+rooms: {kitchen: {places: ["telegram:-5"], trigger: always}}
+schedule:
+  - {name: digest, cron: "0 8 * * *", user: alice, say: "Write the digest.", to: "telegram:1001", delivery: DELIVERY}
+"""
+FILES = {
+    "SOUL.md": "Calm and exact.\n",
+    "TOOLS.md": "The lamp answers to its name.\n",
+    "IDENTITY.md": "# Identity\nA lighthouse keeper.\n",
+    "MEMORY.md": "The safe is behind the clock.\n",
+    "memory/private/likes.md": "Alice likes rye bread.\n",
+}
+DIGEST = "Write the digest."
+WISH = "Always answer in bullet points."
+
+
+class House:
+    """One agent on the web, on Telegram and on a schedule."""
+
+    def __init__(self, served, bot, clock):
+        self.served, self.bot, self.clock = served, bot, clock
+        self.provider = served.provider
+
+    def say(self, way, text):
+        """Say something as alice on the web or on Telegram; return the reply and the last request of its turn."""
+        return getattr(self, f"say_on_{way}")(text)
+
+    def say_on_web(self, text, user="alice"):
+        """Say something over HTTP."""
+        with self.served.ask_as(user) as client:
+            return client.post("/api/turns", json={"text": text}).json()["reply"], self.last
+
+    def say_on_telegram(self, text, user=1001, chat=None):
+        """Write a message, and wait for the reply."""
+        before = len(self.bot.sent)
+        self.bot.say(text, user=user, chat=chat)
+        wait(lambda: len(self.bot.sent) > before)
+        return self.bot.sent[before].text, self.last
+
+    def run_schedule(self, *script):
+        """Let it become eight o'clock, and wait until the run has ended; a bot writes to nobody who has not written."""
+        self.say_on_telegram("Good morning, is anybody there?")
+        self.bot.sent.clear()
+        self.provider.follow(*script)
+        self.clock.now = MORNING.replace(hour=8, minute=0)
+        wait(lambda: any(one["event_type"] == "turn_completed" for one in self.list_runs()))
+        return self.last
+
+    def list_runs(self):
+        """List what the log has of scheduled runs."""
+        return self.served.list_events(channel="scheduled")
+
+    def begin(self, way):
+        """Begin a new session on the web or on Telegram."""
+        channel = "web" if way == "web" else "telegram"
+        sessions = self.served.gateway.sessions
+        current = [one for one in self.served.do(sessions.list("alice")) if one.lane.channel == channel]
+        self.served.do(sessions.begin(current[0].lane, "dm"))
+
+    @property
+    def last(self):
+        """The last request as one text."""
+        return json.dumps(self.provider.body, ensure_ascii=False).replace("\\n", "\n")
+
+
+def wait(happens, seconds=30):
+    """Wait for something in another thread."""
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def open_house(tmp_path):
+    """Open a house by a blueprint and a delivery."""
+
+    @contextmanager
+    def opened(blueprint="spec010", delivery="always"):
+        clock = MovedClock(MORNING)
+        config = CONFIG.replace("BLUEPRINT", blueprint).replace("DELIVERY", delivery)
+        with listen_telegram() as bot:
+
+            def open_bot(tell):
+                around = Circumstances(manners=Manners(poll=1), tell=tell)
+                return open_telegram(bot.token, TelegramBot(api=bot.url), around)
+
+            options = replace(QUICK, clock=clock, opens={"telegram": open_bot}, scheduling=True)
+            files = {**FILES, "foreword.yaml": config}
+            with serve_workspace(tmp_path, files=files, options=options) as served:
+                yield House(served, bot, clock)
+
+    return opened
+
+
+def test_web(open_house):
+    """1: chatting on the web, the prompt names the channel and the time."""
+    with open_house() as house:
+        _, told = house.say_on_web("Hello, who are you?")
+    assert "You are responding via web." in told
+    assert "Monday, November 16, 2026 07:59 AM (UTC)" in told
+
+
+def test_telegram(open_house):
+    """2: chatting on Telegram, the prompt names that channel, and the reply arrives there."""
+    with open_house() as house:
+        house.provider.follow(Says(text="Reid."))
+        reply, told = house.say_on_telegram("Hello, who are you?")
+    assert reply == "Reid."
+    assert "You are responding via telegram." in told
+
+
+@pytest.mark.parametrize("way", ["web", "telegram"])
+def test_bullet_points(open_house, way):
+    """3 and 4: a wish is kept by update_instructions, and a new session reads it from the store."""
+    with open_house() as house:
+        call = Called(name="update_instructions", arguments={"instructions": WISH})
+        house.provider.follow(Says(calls=(call,)), Says(text="I will."), Says(text="- Good."))
+        assert house.say(way, "always respond in bullet points")[0] == "I will."
+        house.begin(way)
+        _, told = house.say(way, "How are you today?")
+        used = house.served.list_events(type="tool_call")
+    assert "always respond in bullet points" not in told
+    assert f"## User Instructions\n{WISH}" in told
+    assert {one["metadata"]["name"] for one in used} == {"update_instructions"}
+
+
+@pytest.mark.parametrize("way", ["web", "telegram"])
+def test_what_do_you_remember(open_house, way):
+    """5: what is remembered stands in no prompt; the agent reads it by read_memory, and then answers."""
+    with open_house() as house:
+        house.provider.follow(Says(calls=(Called(name="read_memory", arguments={}),)), Says(text="You like rye bread."))
+        assert house.say(way, "what do you remember about me?")[0] == "You like rye bread."
+        first, second = [json.dumps(one.body) for one in house.provider.requests[-2:]]
+    assert "rye" not in first
+    assert "call read_memory FIRST" in first
+    assert "tool_result" in second
+
+
+def test_scheduled(open_house):
+    """6 and 7: a scheduled run has its own channel in the prompt, and its report arrives."""
+    with open_house() as house:
+        told = house.run_schedule(Says(text="Two letters came."))
+        wait(lambda: house.bot.sent)
+        fired = house.served.list_events(type="schedule_fired")
+    assert "You are responding via scheduled." in told
+    assert DIGEST in told
+    assert [sent.text for sent in house.bot.sent] == ["Two letters came."]
+    assert len(fired) == 1
+
+
+def test_task_of_nova(open_house):
+    """Nova: a session that is bound to a task is told it with its steps, on whichever way."""
+    steps = [{"text": "Read", "status": "done"}, {"text": "Sort", "status": "active"}, {"text": "Answer"}]
+    task = {"title": "Sort the letters", "status": "active", "steps": steps}
+    with open_house("nova") as house:
+        write = Called(name="task_write", arguments={"tasks": [task]})
+        house.provider.follow(Says(calls=(write,)), Says(text="Begun."), Says(text="Going on."))
+        house.say_on_telegram("Sort the letters.")
+        _, told = house.say_on_telegram("Go on with it.")
+        _, elsewhere = house.say_on_web("Anything new today?")
+    assert "Title: Sort the letters" in told
+    assert "1. ✓ Read (done)\n2. → Sort\n3. ○ Answer" in told
+    assert "Sort the letters" not in elsewhere
+
+
+@pytest.mark.parametrize("delivery", ["always", "as_needed", "never"])
+def test_background_of_nova(open_house, delivery):
+    """Nova: a run that nobody waits for is told so; what is silent is not delivered, and a notice is."""
+    notice = Called(name="notify_user", arguments={"text": "The boiler is cold."})
+    silent = Says(text="NO_ACTION_NEEDED")
+    script = {"always": [Says(text="All is well.")], "as_needed": [silent], "never": [Says(calls=(notice,)), silent]}
+    arrives = {"always": ["All is well."], "as_needed": [], "never": ["The boiler is cold."]}
+    with open_house("nova", delivery) as house:
+        told = house.run_schedule(*script[delivery])
+        wait(lambda: len(house.bot.sent) == len(arrives[delivery]))
+    assert [sent.text for sent in house.bot.sent] == arrives[delivery]
+    assert "<Background>" in told
+    assert ("tell them with notify_user" in told) is (delivery == "never")
+
+
+def test_group_of_coop(open_house):
+    """Coop: Alice, who is full, is familiar in a group: there she sees TOOLS.md and IDENTITY.md, not MEMORY.md."""
+    with open_house("coop") as house:
+        _, there = house.say_on_telegram("What do you know of the lamp?", chat=-5)
+        _, alone = house.say_on_telegram("What do you know of the lamp?")
+        turns = house.served.list_events(type="trust_resolved")
+    assert "answers to its name" in there
+    assert "lighthouse keeper" in there
+    assert "MEMORY.md" not in there
+    assert "behind the clock" not in there
+    assert "MEMORY.md" in alone
+    assert sorted(turn["metadata"]["effective"] for turn in turns) == ["familiar", "full"]

@@ -1,0 +1,73 @@
+"""Gateways with a Telegram bot in processes of their own, to be killed."""
+
+import asyncio
+import os
+import sys
+import tempfile
+
+from connected import FREE
+from house import open_house, say
+
+from foreword.config.telegram import TelegramBot
+from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
+from foreword.gateway.channels.telegram.manners import Manners
+from foreword.testing import StandInBot
+
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5"}}
+users: {alice: {trust: full, timezone: UTC, identities: ["telegram:1001"]}}
+rooms: {kitchen: {places: ["telegram:-55"]}}
+"""
+FILES = {"foreword.yaml": CONFIG, "SOUL.md": "Calm and exact.\n"}
+HURRIED = Manners(pace=FREE, poll=2, request=5.0, waits=(0.05,))
+
+
+class Address:
+    """Where the stand-in of the parent listens."""
+
+    def __init__(self, url):
+        self.url = url
+
+
+def make_opens(url, token, folder):
+    """Make what opens the bot's channel."""
+    moves = os.path.join(folder, "telegram.json")
+    return {
+        "telegram": lambda tell: open_telegram(
+            token, TelegramBot(api=url), Circumstances(manners=HURRIED, tell=tell, moves=moves)
+        )
+    }
+
+
+async def run(folder, provider, bot):
+    """Answer whoever writes, until killed."""
+    opens = make_opens(bot, StandInBot().token, folder)
+    async with open_house(folder, Address(provider), FILES, opens=opens):
+        await asyncio.Event().wait()
+
+
+async def warm_up(provider, bot):
+    """Run one turn elsewhere, so that everything is imported and made ready."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_house(folder, Address(provider), FILES) as gateway:
+            await say(gateway, "number 1000000")
+    async with open_telegram(StandInBot().token, TelegramBot(api=bot)) as channel:
+        channel.split("**ready**")
+        await channel.show_work("1")
+
+
+def breed(folder, provider, bot):
+    """Fork a gateway for each line, so that none of them has to import anything."""
+    asyncio.run(warm_up(provider, bot))
+    for _ in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            asyncio.run(run(folder, provider, bot))
+        os.write(sys.stdout.fileno(), f"{child}\n".encode())
+        os.waitpid(child, 0)
+        os.write(sys.stdout.fileno(), b"ended\n")
+
+
+if __name__ == "__main__":
+    breed(*sys.argv[1:4])

@@ -1,0 +1,74 @@
+"""Telegram passes the contract of a channel, in private and in a group, by the real bot against the stand-in."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+from channel_contract import CONFIG, FILES, Contract
+from connected import FREE
+from house import open_house, until
+
+from foreword.config.telegram import TelegramBot
+from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
+from foreword.gateway.channels.telegram.manners import Manners
+from foreword.testing import listen_telegram
+
+KNOWN = CONFIG.replace("timezone: UTC", 'timezone: UTC, identities: ["telegram:1001"]')
+ROOMS = 'rooms: {kitchen: {places: ["telegram:-55"]}}\n'
+PEOPLE = {"alice": 1001, "stranger": 2002}
+HURRIED = Manners(pace=FREE, poll=2, waits=(0.02,))
+
+
+class BotStage:
+    """People who write to a bot."""
+
+    def __init__(self, bot, chat, said):
+        self.bot, self.chat, self.said = bot, chat, said
+
+    async def write(self, text, key, who="alice"):
+        """Write, and wait until the bot confirms it."""
+        if key not in self.said:
+            fields = {} if self.chat is None else {"reply_to_message": self.said["bot"]}
+            self.said[key] = self.bot.make_message(text, PEOPLE[who], self.chat, **fields)
+        number = self.bot.push("message", self.said[key])["update_id"]
+        await until(lambda: all(update["update_id"] != number for update in self.bot.updates))
+        return True
+
+    async def read(self, count, who="alice"):
+        """Read what the bot wrote."""
+        chat = self.chat or PEOPLE[who]
+        await until(lambda: len([sent for sent in self.bot.sent if sent.chat == chat]) >= count)
+        return [sent.text for sent in self.bot.sent if sent.chat == chat]
+
+
+class TestPrivate(Contract):
+    """In private."""
+
+    channel = "telegram"
+    chat = None
+
+    @pytest.fixture(autouse=True)
+    def api(self):
+        """The Bot API on the loopback, which stays when the gateway does not."""
+        with listen_telegram() as self.bot:
+            mine = self.bot.make_message("I am here.", chat=self.chat) | {"from": self.bot.me}
+            self.said = {"bot": mine}
+            yield
+
+    @asynccontextmanager
+    async def open_stage(self, folder, stand_in):
+        """Open a gateway with the bot in it."""
+        opens = {
+            "telegram": lambda tell: open_telegram(
+                self.bot.token, TelegramBot(api=self.bot.url), Circumstances(manners=HURRIED, tell=tell)
+            )
+        }
+        async with open_house(folder, stand_in, FILES | {"foreword.yaml": KNOWN + ROOMS}, opens=opens):
+            yield BotStage(self.bot, self.chat, self.said)
+
+
+class TestGroup(TestPrivate):
+    """In a group, in reply to the bot."""
+
+    chat = -55
+    room = "kitchen"
+    situation = "group"

@@ -1,0 +1,269 @@
+"""A house with many people, private chats and rooms, facts that are planted everywhere, and a model that tells all.
+
+Each fact is a word of its own. Who may meet it is written down here by the words of the laws alone, without asking the
+program: a fact has grants, and a turn may hold it if one of them is for its clearance, its person and its room. The
+model calls whatever tools it is offered, and some that it is not, with everything it can name, and repeats every fact
+that it is shown: whatever reaches it reaches the audience.
+"""
+
+import json
+import random
+import re
+import threading
+from dataclasses import dataclass
+
+from foreword.testing import Called, Says
+from foreword.words import Trust
+
+PUBLIC, FAMILIAR, INNER, FULL = Trust
+FACT = re.compile(r"zq[a-z]{9}")
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5"}}
+users:
+  alice: {trust: full, timezone: UTC, identities: ["telegram:1"]}
+  carol: {trust: full, identities: ["telegram:2"]}
+  ines: {trust: inner, identities: ["telegram:3"]}
+  bob: {trust: familiar, identities: ["telegram:4"]}
+  dan: {trust: public, identities: ["telegram:5"]}
+situations:
+  dm: {ceiling: full}
+  system: {ceiling: full}
+  group: {ceiling: familiar, prompt_overlay: prompts/group.md}
+  family: {ceiling: inner}
+  lobby: {ceiling: public}
+rooms:
+  home: {situation: family, places: ["telegram:-1"], members: [alice, ines, bob]}
+  club: {situation: group, places: ["telegram:-2"]}
+  attic: {situation: family, ceiling: public, places: ["telegram:-3"]}
+  square: {situation: lobby, places: ["telegram:-4"]}
+prompt: {files: [{path: NOTES.md, trust: inner}]}
+memory: {recall: true}
+"""
+TRUST = {"alice": FULL, "carol": FULL, "ines": INNER, "bob": FAMILIAR, "dan": PUBLIC}
+SENDERS = {"alice": "1", "carol": "2", "ines": "3", "bob": "4", "dan": "5", "telegram:6": "6", "telegram:7": "7"}
+
+
+@dataclass(frozen=True)
+class Somewhere:
+    """Where people talk, and the most that may be seen there."""
+
+    channel: str
+    ceiling: Trust
+    situation: str = "dm"
+    room: str = ""
+    id: str = ""
+    members: tuple[str, ...] = (*SENDERS, "")
+
+    def clear(self, person):
+        """Say how much a person may see here."""
+        return min(TRUST.get(person, PUBLIC), self.ceiling) if person in self.members else PUBLIC
+
+
+PLACES = [
+    Somewhere("web", FULL),
+    Somewhere("web", FAMILIAR, "group"),  # company that nobody has named
+    Somewhere("web", PUBLIC, "nowhere"),
+    Somewhere("telegram", FULL),
+    Somewhere("telegram", INNER, "family", "home", "-1", ("alice", "ines", "bob")),
+    Somewhere("telegram", FAMILIAR, "group", "club", "-2"),
+    Somewhere("telegram", PUBLIC, "family", "attic", "-3"),
+    Somewhere("telegram", PUBLIC, "lobby", "square", "-4"),
+    Somewhere("telegram", FAMILIAR, "group", "telegram:-5", "-5"),  # a room that nobody has configured
+]
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Who may meet a fact: from a clearance on, perhaps one person alone, perhaps in one room alone."""
+
+    level: Trust
+    person: str | None = None
+    room: str | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A message: who wrote it, where, and at which clearance by the laws."""
+
+    person: str
+    place: Somewhere
+    clearance: Trust
+
+    @property
+    def company(self):
+        """Whether others read the reply."""
+        return bool(self.place.room) or self.place.situation == "group"
+
+    @property
+    def room(self):
+        """The room; company that nobody has named is one, too, and one person's."""
+        return self.place.room or ("company" if self.company else None)
+
+    def share(self):
+        """Say who may meet what is said here."""
+        if self.place.room:
+            return Grant(PUBLIC, room=self.room)
+        return Grant(self.clearance, person=self.person, room=self.room)
+
+    def may_meet(self, grant):
+        """Whether a grant is for this message; what is one person's own is not for company elsewhere."""
+        here = grant.room == self.room if grant.room else not (grant.person and self.company)
+        return grant.level <= self.clearance and grant.person in (None, self.person) and here
+
+
+PLANTED = {
+    "SOUL.md": Grant(FAMILIAR),
+    "AGENTS.md": Grant(FAMILIAR),
+    "TOOLS.md": Grant(FAMILIAR),
+    "rules/manners.md": Grant(FAMILIAR),
+    "channels/telegram.md": Grant(FAMILIAR),
+    "channels/web.md": Grant(FAMILIAR),
+    "groups/club/SOUL.md": Grant(FAMILIAR),
+    "prompts/group.md": Grant(PUBLIC),
+    "NOTES.md": Grant(INNER),
+    "BOOT.md": Grant(FULL),
+    "HEARTBEAT.md": Grant(FULL),
+    "MEMORY.md": Grant(FULL),
+    "SECRETS.md": Grant(FULL),
+    "USER.md": Grant(INNER, person="alice"),
+    "users/carol/USER.md": Grant(INNER, person="carol"),
+    "users/ines/USER.md": Grant(INNER, person="ines"),
+    "users/bob/USER.md": Grant(INNER, person="bob"),
+    "memory/private/house.md": Grant(FULL),
+    "memory/shared/people.md": Grant(INNER),
+    "memory/social/games.md": Grant(FAMILIAR),
+}
+TOPICS = ("birthday", "garden", "chess", "boiler", "keys", "ferry", "bread")
+NAMED = [*PLANTED, *(path.removeprefix("memory/") for path in PLANTED), "memories.json", "foreword.yaml", "../SOUL.md"]
+SECTIONS = ("soul", "user", "boot", "heartbeat", "files:NOTES.md", "instructions", "project", "menu", "time", "tasks")
+
+
+class World:
+    """What is known to whom, and what reached whom all the same."""
+
+    def __init__(self, seed):
+        self.dice = random.Random(seed)
+        self.grants: dict[str, list[Grant]] = {}
+        self.asked: dict[str, Asked] = {}
+        self.leaks: list[str] = []
+        self.met = 0
+        """How often a fact reached somebody who may meet it."""
+        self.lock = threading.Lock()
+        self.files = {"foreword.yaml": CONFIG} | {path: self._plant(path, grant) for path, grant in PLANTED.items()}
+        self.files["memories.json"] = json.dumps([f"The ferry is {self.make_fact(Grant(INNER))}."])
+
+    def make_fact(self, *grants):
+        """Make a fact that these may meet."""
+        fact = "zq" + "".join(self.dice.choices("abcdefghijklmnopqrstuvwxyz", k=9))
+        self.grants[fact] = list(grants)
+        return fact
+
+    def _plant(self, path, grant):
+        text = f"The word for {self.dice.choice(TOPICS)} is {self.make_fact(grant)}.\n"
+        return f"---\nname: x\ndescription: y\n---\n{text}" if path.endswith("SKILL.md") else text
+
+    def make_message(self):
+        """Make a message of somebody somewhere, with a fact of their own in it; return it, the fact and who asks."""
+        place = self.dice.choice(PLACES)
+        person = self.dice.choice([*SENDERS] if place.channel == "telegram" else [*TRUST, ""])
+        asked = Asked(person, place, place.clear(person))
+        with self.lock:
+            # Company without a name and people without one are nobody whom a later turn knows again.
+            fact = self.make_fact(asked.share()) if person or place.room else self.make_fact()
+            self.asked[fact] = asked
+        topic = self.dice.choice(TOPICS)
+        return f"About the {topic}: it is {fact}. What do you know of it?", fact, asked
+
+    def answer(self, body):
+        """Speak as the model does: look at everything, then tell everything."""
+        with self.lock:
+            fact, asked = self._find_asked(body)
+            shown = sorted(set(FACT.findall(json.dumps(body))))
+            self._judge(asked, fact, shown, "prompt")
+            rounds = sum(bool(is_result(message)) for message in body["messages"][find_newest(body) :])
+            offered = list(body.get("tools", ()))
+            if rounds < self.dice.randrange(4):
+                return Says(calls=tuple(self._make_call(asked, offered, shown) for _ in range(self.dice.randint(1, 3))))
+            text = f"All I know: {' '.join(shown)}"
+            self._spread(asked, shown)
+            return Says(text=text)
+
+    def hear(self, asked, own, text):
+        """Judge a reply that somebody got."""
+        with self.lock:
+            self._judge(asked, own, FACT.findall(text), "reply")
+
+    def receive(self, address, text):
+        """Judge what arrived at an address of the messenger, for whoever reads there."""
+        place = next((one for one in PLACES if one.id == address), PLACES[3])
+        person = "" if place.id else next(person for person, sender in SENDERS.items() if sender == address)
+        self.hear(Asked(person, place, place.clear(person)), "", text)
+
+    def _find_asked(self, body):
+        words = json.dumps(body["messages"][find_newest(body)])
+        fact = next(fact for fact in reversed(FACT.findall(words)) if fact in self.asked)
+        return fact, self.asked[fact]
+
+    def _judge(self, asked, own, shown, where):
+        for fact in shown:
+            if fact == own:
+                continue
+            if any(asked.may_meet(grant) for grant in self.grants.get(fact, ())):
+                self.met += 1
+            else:
+                self.leaks.append(
+                    f"{fact} of {self.grants.get(fact)} in a {where} of {asked.person or 'a stranger'} "
+                    f"in {asked.place} at {asked.clearance}"
+                )
+
+    def _spread(self, asked, shown):
+        """What was said is known where it was said."""
+        if asked.person or asked.place.room:
+            for fact in shown:
+                self.grants[fact].append(asked.share())
+
+    def _make_call(self, asked, offered, shown):
+        if not offered or self.dice.random() < 0.1:  # what it has not been offered, it tries all the same
+            path = self.dice.choice(NAMED)
+            return Called(name=self.dice.choice(("memory_get", "read_file")), arguments={"path": path})
+        tool = self.dice.choice(offered)
+        properties = tool["input_schema"].get("properties", {})
+        arguments = {name: self._make_argument(name, kind, shown) for name, kind in properties.items()}
+        said = FACT.findall(json.dumps(arguments))
+        keep = Grant(asked.clearance) if "memory" in tool["name"] else asked.share()
+        for fact in said:
+            self.grants[fact].append(keep)
+        return Called(name=tool["name"], arguments=arguments)
+
+    def _make_argument(self, name, kind, shown):
+        dice, told = self.dice, " ".join(self.dice.sample(shown, min(len(shown), 3)))
+        if "enum" in kind:
+            return dice.choice(kind["enum"])
+        by_kind = {
+            "integer": lambda: dice.randint(1, 40),
+            "boolean": lambda: dice.random() < 0.5,
+            "array": lambda: [{"text": told or "nothing", "status": "open"}],
+        }
+        by_name = {
+            "path": lambda: dice.choice(NAMED),
+            "id": lambda: dice.choice(SECTIONS),
+            "query": lambda: dice.choice([*TOPICS, *self.grants]),
+            "since": lambda: "1h",
+            "until": lambda: "today",
+        }
+        make = by_kind.get(kind.get("type")) or by_name.get(name) or (lambda: told or dice.choice(TOPICS))
+        return make()
+
+
+def find_newest(body):
+    """Find the newest message of a person in a request."""
+    return max(
+        at for at, message in enumerate(body["messages"]) if message["role"] == "user" and not is_result(message)
+    )
+
+
+def is_result(message):
+    """Whether a message holds the results of tools."""
+    content = message["content"]
+    return not isinstance(content, str) and any(part.get("type") == "tool_result" for part in content)

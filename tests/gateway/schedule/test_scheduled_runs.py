@@ -1,0 +1,286 @@
+"""A schedule fires through the whole gateway: when, as whom, with which prompt, and where its reply arrives."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from clockwork import CONFIG, MORNING, open_clockwork
+from house import LIVELY, QUICK, SOON, find_environ, open_rows, read_log, until
+
+from foreword.gateway.message import Incoming, State
+from foreword.gateway.opening import Options, open_gateway
+from foreword.sources.builtin import read_prompt
+from foreword.testing import Called, MovedClock, Says, make_workspace
+
+DAILY = 'schedule: [{name: brief, cron: "0 8 * * *", user: alice, say: "Morning check.", delivery: %s%s}]\n'
+BEAT = "schedule: [{name: beat, heartbeat: 30m, user: alice}]\n"
+
+
+def read_system(body):
+    """Read the system part of a request."""
+    return "\n".join(part["text"] for part in body["system"])
+
+
+def read_message(body):
+    """Read the newest message of a request, with what travels with it."""
+    return "\n".join(part["text"] for part in body["messages"][-1]["content"] if part["type"] == "text")
+
+
+def list_tools(body):
+    """List the tools of a request."""
+    return {tool["name"] for tool in body.get("tools", ())}
+
+
+@pytest.mark.parametrize("delivery", ["always", "as_needed", "never"])
+def test_each_delivery(tmp_path, stand_in, delivery):
+    """The prompt says what becomes of the reply, and that is what becomes of it."""
+    stand_in.follow(Says(text="All is well."))
+
+    async def run():
+        async with open_clockwork(tmp_path, stand_in, DAILY % (delivery, "")) as house:
+            assert await house.at(7, 59) == []
+            (reply,) = await house.at(8, 0)
+            if delivery != "never":
+                await until(lambda: house.kept.letters)
+        return reply, house.kept.letters
+
+    reply, letters = asyncio.run(run())
+    assert (reply.state, reply.text, reply.user) == (State.ANSWERED, "All is well.", "alice")
+    assert letters == ([] if delivery == "never" else [("1001", "All is well.")])
+    body = stand_in.requests[0].body
+    for each in ("always", "as_needed", "never"):
+        assert (read_prompt(f"background/{each}") in read_message(body)) is (each == delivery)
+    assert (read_prompt("background/notify") in read_message(body)) is (delivery == "never")
+    assert read_prompt("channels/scheduled") in read_system(body)
+    assert read_prompt("situations/system") in read_system(body)
+    assert "Morning check." in read_message(body)
+    assert "schedule_create" not in list_tools(body)
+    assert "schedule_list" in list_tools(body)
+
+
+def test_only_the_notice_arrives(tmp_path, stand_in):
+    """In a run whose reply reaches nobody, notify_user delivers exactly its text to the person, once."""
+    call = Called(name="notify_user", arguments={"text": "The cellar is wet."})
+    stand_in.follow(Says(calls=(call,)), Says(text="Noted for the record."))
+
+    async def run():
+        async with open_clockwork(tmp_path, stand_in, DAILY % ("never", "")) as house:
+            (reply,) = await house.at(8)
+            await until(lambda: house.kept.letters)
+        return reply, house.kept.letters
+
+    reply, letters = asyncio.run(run())
+    assert reply.state is State.ANSWERED
+    assert letters == [("1001", "The cellar is wet.")]
+
+
+def test_nobody_can_be_notified(tmp_path, stand_in):
+    """Where no channel reaches the person, notify_user is not offered and the prompt does not speak of it."""
+    stand_in.follow(Says(text="Done."))
+
+    async def run():
+        async with open_clockwork(tmp_path, stand_in, DAILY % ("never", ""), channels=()) as house:
+            return await house.at(8)
+
+    asyncio.run(run())
+    body = stand_in.requests[0].body
+    assert "notify_user" not in list_tools(body)
+    assert "notify_user" not in read_message(body)
+
+
+def test_a_place_in_the_tree(tmp_path, stand_in):
+    """A run begins with schedule_fired, under which all else stands, and with the name by which budgets know it."""
+    stand_in.follow(Says(text="Good morning."))
+
+    async def run():
+        async with open_clockwork(tmp_path, stand_in, DAILY % ("always", "")) as house:
+            await house.at(8)
+            await until(lambda: house.kept.letters)
+
+    asyncio.run(run())
+    types = [kind for kind, *_ in read_log(tmp_path)]
+    begun = ["schedule_fired", "trust_resolved", "session_created", "prompt_built", "turn_started", "turn_completed"]
+    assert [kind for kind in types if kind in begun] == begun
+    assert "message_received" not in types
+    assert types[-1] == "message_sent"
+    assert {kind: facts for kind, _, _, facts in read_log(tmp_path)}["schedule_fired"]["name"] == "brief"
+
+
+def test_a_budget_binds(tmp_path, stand_in):
+    """The budget of a schedule refuses its runs by its name, and nobody else's turns."""
+    budget = "budgets: {schedules: {brief: {daily_usd: 0.0}}}\n"
+    stand_in.follow(Says(text="never said"))
+
+    async def run():
+        async with open_clockwork(tmp_path, stand_in, DAILY % ("as_needed", "") + budget) as house:
+            return await house.at(8), house.kept
+
+    (reply,), kept = asyncio.run(run())
+    assert reply.state is State.REFUSED
+    assert stand_in.requests == []
+    assert kept.letters == []
+
+
+def test_in_a_room(tmp_path, stand_in):
+    """A run for a room has the clearance of the room and nobody's own slots, and is heard in the room."""
+    stand_in.follow(Says(text="Tea is ready."))
+
+    async def run():
+        schedule = DAILY % ("always", ", to: kitchen")
+        async with open_clockwork(tmp_path, stand_in, schedule, USER_md="She likes owls.\n", MEMORY_md="x\n") as house:
+            (reply,) = await house.at(8)
+            await until(lambda: house.kept.letters)
+        return reply, house.kept.letters
+
+    _, letters = asyncio.run(run())
+    assert letters == [("-5", "Tea is ready.")]
+    body = stand_in.requests[0].body
+    assert "owls" not in str(body)
+    assert "MEMORY.md" not in str(body)
+    told = [facts for kind, _, _, facts in read_log(tmp_path) if kind == "trust_resolved"]
+    assert told[0]["effective"] == "familiar"
+
+
+def test_a_heartbeat_is_light(tmp_path, stand_in):
+    """A heartbeat has its list and a small prompt; without a list the model is not called at all."""
+    stand_in.follow(Says(text="The bins go out."))
+
+    async def run():
+        soul = "Long words about a character. " * 3_000
+        async with open_clockwork(tmp_path, stand_in, BEAT, HEARTBEAT_md="- put the bins out\n", SOUL_md=soul) as house:
+            assert len(await house.at(8, 0)) == 1
+            assert await house.at(8, 1) == []
+            (tmp_path / "HEARTBEAT.md").write_text("<!-- nothing -->\n\n")
+            house.gateway.workspace.refresh(now=True)
+            assert await house.at(8, 30) == []
+            (tmp_path / "HEARTBEAT.md").unlink()
+            house.gateway.workspace.refresh(now=True)
+            assert await house.at(9, 0) == []
+
+    asyncio.run(run())
+    assert len(stand_in.requests) == 1
+    body = stand_in.requests[0].body
+    assert "put the bins out" in read_system(body)
+    assert "Long words" not in str(body)
+    assert read_prompt("background/as_needed") in read_message(body)
+    assert len(read_system(body)) < 6_000
+
+
+def test_a_crash_between(tmp_path, stand_in):
+    """A process that dies after the message and before the note of it leaves one run, however often it comes again."""
+    stand_in.follow(Says(text="Once."))
+
+    async def run():
+        clock = MovedClock(MORNING)
+        async with open_clockwork(tmp_path, stand_in, DAILY % ("always", ""), clock=clock) as house:
+            await house.at(8)
+            await until(lambda: house.kept.letters)
+        with open_rows(tmp_path) as state:
+            eight = datetime(2026, 11, 16, 8, tzinfo=UTC).timestamp()
+            state.execute("UPDATE schedules SET due = ?, ran = NULL, lease_owner = 'gone:1:x'", (eight,))
+        async with open_clockwork(tmp_path, stand_in, DAILY % ("always", ""), clock=clock) as house:
+            assert await house.look() == []
+        with open_rows(tmp_path) as state:
+            turns = state.execute("SELECT count(*) FROM turns").fetchone()
+            (due,) = state.execute("SELECT due FROM schedules").fetchone()
+        return turns, datetime.fromtimestamp(due, UTC)
+
+    turns, due = asyncio.run(run())
+    assert turns == (1,)
+    assert len(stand_in.requests) == 1
+    assert due == datetime(2026, 11, 17, 8, tzinfo=UTC)
+    assert [kind for kind, *_ in read_log(tmp_path)].count("schedule_fired") == 1
+
+
+def test_by_itself(tmp_path, stand_in):
+    """A gateway that serves looks at the clock by itself."""
+    stand_in.follow(Says(text="Good morning."))
+
+    async def run():
+        clock = MovedClock(MORNING)
+        workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG + DAILY % ("always", "")})
+        options = Options(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, scheduling=True)
+        async with open_gateway(workspace, find_environ(stand_in.url), options):
+            await asyncio.sleep(0.05)
+            clock.move(61)
+            await until(lambda: stand_in.requests)
+
+    asyncio.run(run())
+
+
+LOST = CONFIG.replace("alice: {trust: full", "alice: {trust: familiar").replace(
+    "bob: {trust: familiar", "bob: {trust: full"
+)
+GONE = CONFIG.replace("owner: alice", "owner: bob").replace("  alice: {trust: full", "  carol: {trust: full")
+
+
+@pytest.mark.parametrize(("config", "told"), [(GONE, "no user any more"), (LOST, "its words may hold more")])
+def test_a_creator_who_lost_trust(tmp_path, stand_in, config, told):
+    """Whom the workspace knows no more, or trusts less, has nothing run in their name that was planned above that."""
+    create = Called(name="schedule_create", arguments={"say": "Read the diary.", "cron": "0 8 * * *"})
+    stand_in.follow(Says(calls=(create,)), Says(text="I will."))
+
+    async def run():
+        async with open_clockwork(tmp_path, stand_in) as house:
+            accepted = await house.gateway.accept(Incoming(text="Plan it.", user="alice"))
+            await house.gateway.wait(accepted.turn)
+            house.edit(config)
+            return await house.at(8)
+
+    assert asyncio.run(run()) == []
+    assert len(stand_in.requests) == 2
+    errors = [error for kind, level, error, _ in read_log(tmp_path) if (kind, level) == ("channel_error", "warn")]
+    assert len(errors) == 1
+    assert told in errors[0]
+    with open_rows(tmp_path) as state:
+        assert told in state.execute("SELECT note FROM schedules").fetchone()[0]
+
+
+def test_less_trust_sees_less(tmp_path, stand_in):
+    """What the owner wrote down for somebody runs at what they are trusted with now, in another session."""
+    stand_in.follow(Says(text="One."), Says(text="Two."))
+
+    async def run():
+        schedule = DAILY % ("never", "")
+        async with open_clockwork(tmp_path, stand_in, schedule, BOOT_md="The safe is behind the clock.\n") as house:
+            (one,) = await house.at(8)
+            house.edit(LOST + schedule)
+            (two,) = await house.at(8, day=17)
+        return one.session, two.session
+
+    one, two = asyncio.run(run())
+    assert one != two
+    assert ["behind the clock" in str(request.body) for request in stand_in.requests] == [True, False]
+    assert "One." not in str(stand_in.requests[1].body)
+
+
+def test_an_address_of_somebody_else(tmp_path, stand_in):
+    """An address that is not the user's own gets nothing, whoever has it now."""
+    stand_in.follow(Says(text="never said"))
+    schedule = DAILY % ("always", ', to: "telegram:9999"')
+
+    async def run():
+        async with open_clockwork(tmp_path, stand_in, schedule) as house:
+            return await house.at(8), house.kept.letters
+
+    assert asyncio.run(run()) == ([], [])
+    assert stand_in.requests == []
+
+
+def test_a_dialect_without_a_place_for_it(tmp_path, stand_in):
+    """Where a blueprint has no slot for them, the words on delivery and the list of a heartbeat are in the message."""
+    stand_in.follow(Says(text="The bins go out."))
+    config = CONFIG.replace(
+        'model: "anthropic:claude-sonnet-5"', 'model: "anthropic:claude-sonnet-5", blueprint: spec010'
+    )
+
+    async def run():
+        async with open_clockwork(
+            tmp_path, stand_in, BEAT, config=config, HEARTBEAT_md="- put the bins out\n"
+        ) as house:
+            return await house.at(8)
+
+    assert len(asyncio.run(run())) == 1
+    message = read_message(stand_in.requests[0].body)
+    assert read_prompt("background/as_needed") in message
+    assert "bins out" in message

@@ -1,0 +1,246 @@
+"""Claims about conversations that are kept as Markdown when they have ended."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+from house import CONFIG, FILES, open_house, open_rows, say
+
+from foreword.gateway.archiving import Archiving
+from foreword.gateway.message import Incoming
+from foreword.runtime.history import say as utter
+from foreword.sources.document import parse_document
+from foreword.testing import NOON, Called, Heard, MovedClock, Says
+from foreword.words import Trust
+
+ARCHIVED = CONFIG + "archive: true\nrooms: {den: {group: family, timezone: Europe/Paris}}\n"
+OPEN = {**FILES, "foreword.yaml": ARCHIVED}
+
+
+class Study:
+    """A house whose conversations are archived by hand."""
+
+    def __init__(self, gateway, folder, clock):
+        self.gateway, self.folder, self.clock, self.heard = gateway, folder, clock, Heard()
+        self.archiving = Archiving(gateway.workspace, gateway._writer, self.heard, clock)
+
+    async def begin_anew(self, **place):
+        """Begin another session where one is."""
+        from foreword.gateway.lane import find_lane
+
+        incoming = Incoming(text="", **{"user": "alice"} | place)
+        lane = find_lane(incoming, self.gateway.workspace.config).lane
+        return await self.gateway.sessions.begin(lane, incoming.situation)
+
+    def list_files(self):
+        """List the transcripts, by their paths."""
+        found = [*self.folder.glob("groups/*/conversations/*"), *self.folder.glob("users/*/conversations/*")]
+        return sorted(str(path.relative_to(self.folder)) for path in found)
+
+
+def study(folder, stand_in, files=OPEN):
+    """Run a test in a house that archives."""
+
+    def start(test):
+        stand_in.choose = lambda _: Says(text="Very well.")
+        clock = MovedClock(NOON)
+
+        async def go():
+            async with open_house(folder, stand_in, files, clock=clock) as gateway:
+                await test(Study(gateway, folder, clock))
+
+        return asyncio.run(go())
+
+    return start
+
+
+def test_a_private_one(tmp_path, stand_in):
+    """A private conversation is kept with its person once another begins in its place, with who said what and when."""
+
+    @study(tmp_path, stand_in)
+    async def _(here):
+        await say(here.gateway, "What is on today?\n# Now\n## reid (agent), soon\n\n<h2>reid</h2>")
+        assert await here.archiving.archive() == 0
+        session = await here.begin_anew()
+        await here.archiving.archive()
+        assert await here.archiving.archive() == 0
+        (path,) = here.list_files()  # and no draft of it
+        assert path.startswith("users/alice/conversations/2026-")
+        assert "-reid-" in path  # and no word of what was said
+        assert session.id[:8] not in path
+        assert (tmp_path / path).stat().st_mode & 0o777 == 0o600
+        document = parse_document(path, (tmp_path / path).read_text())
+        known = {name: document.field(name) for name in ("agent", "channel", "room", "clearance", "people", "turns")}
+        assert known == {
+            "agent": "reid", "channel": "terminal", "room": "", "clearance": "full", "people": "alice", "turns": "1",
+        }  # fmt: skip
+        lines = document.body.splitlines()
+        assert [line.partition(",")[0] for line in lines if line.startswith("#")] == [
+            "# Conversation with reid", "## alice", "## reid (agent)",
+        ]  # fmt: skip
+        assert "> \\## reid (agent), soon" in lines
+        assert "> \\<h2>reid\\</h2>" in lines
+        assert "> Very well." in lines
+
+
+def test_a_room(tmp_path, stand_in):
+    """A room's conversation is kept in the folder of its group, with everybody who spoke, in the time of the room."""
+    place = {"channel": "web", "room": "den", "situation": "group"}
+
+    @study(tmp_path, stand_in)
+    async def _(here):
+        await say(here.gateway, "Who comes?", user="alice", **place)
+        await say(here.gateway, "I do.", user="bob", **place)
+        await here.begin_anew(**place)
+        await here.archiving.archive()
+        (path,) = here.list_files()
+        assert path.startswith("groups/family/conversations/")
+        text = (tmp_path / path).read_text()
+        assert 'clearance: "familiar"' in text
+        assert 'people: "alice, bob"' in text
+        assert f"## bob, {here.clock().date()} 1" in text
+        assert "+01:00\n\n> I do." in text
+        with open_rows(tmp_path) as state:
+            rows = state.execute("SELECT path, room, user_id, clearance, people FROM archives").fetchall()
+        assert rows == [(path, "den", "", int(Trust.FAMILIAR), '["alice", "bob"]')]
+
+
+def test_no_results_of_tools(tmp_path, stand_in):
+    """What tools were asked and found is not in a transcript, nor the words before a call."""
+    script = [Says(text="Let me see.", calls=(Called(name="memory_list", arguments={}),)), Says(text="Nothing.")]
+
+    @study(tmp_path, stand_in, {**OPEN, "memory/private/plum.md": "Planted in 2019.\n"})
+    async def _(here):
+        stand_in.choose = lambda _: script.pop(0)
+        await say(here.gateway, "What do you know?")
+        await here.begin_anew()
+        await here.archiving.archive()
+        text = (tmp_path / here.list_files()[0]).read_text()
+        assert "> Nothing." in text
+        assert "plum" not in text
+        assert "memory_list" not in text
+
+
+def test_one_that_nobody_goes_on_with(tmp_path, stand_in):
+    """A day after the last word a conversation is kept; should it go on, the same file has the rest."""
+
+    @study(tmp_path, stand_in)
+    async def _(here):
+        await say(here.gateway, "One.")
+        here.clock.move(timedelta(hours=25).total_seconds())
+        await here.archiving.archive()
+        before = here.list_files()
+        await say(here.gateway, "Two.")
+        assert await here.archiving.archive() == 0
+        here.clock.move(timedelta(hours=25).total_seconds())
+        await here.archiving.archive()
+        assert (len(before), here.list_files()) == (1, before)
+        text = (tmp_path / before[0]).read_text()
+        assert ('turns: "2"' in text, text.index("> One.") < text.index("> Two.")) == (True, True)
+
+
+def test_one_that_was_folded(tmp_path, stand_in):
+    """A conversation that was folded is kept with all that was said in it, not with its summary."""
+    from foreword.gateway.past import Kind, Piece, fold, read_past
+    from foreword.runtime.history import dump
+
+    @study(tmp_path, stand_in)
+    async def _(here):
+        session = (await say(here.gateway, "One.")).session
+        await say(here.gateway, "Two.")
+        piece = Piece(kind=Kind.SUMMARY, messages=dump([utter("In short.")]), tokens=3)
+        rows = await here.gateway.sessions.read(session)
+        await here.gateway._writer.do(lambda state: fold(state, session, rows[0].position, piece))
+        assert len(await here.gateway._writer.do(lambda state: read_past(state, session))) == 2
+        await here.archiving.archive()
+        text = (tmp_path / here.list_files()[0]).read_text()
+        assert ("> One." in text, "> Two." in text, "In short." in text) == (True, True, False)
+        assert await here.archiving.archive() == 0
+
+
+def test_after_a_crash(tmp_path, stand_in):
+    """A crash between the row and the file, or after the file, leaves one file and no second one."""
+
+    @study(tmp_path, stand_in)
+    async def _(here):
+        await say(here.gateway, "One.")
+        await here.begin_anew()
+        await here.archiving.archive()
+        (path,) = here.list_files()
+        for crashed in ((tmp_path / path).unlink, lambda: None):
+            crashed()
+            await here.gateway._writer.do(lambda state: state.execute("UPDATE archives SET upto = 0"))
+            here.archiving._since = ""
+            await here.archiving.archive()
+            assert here.list_files() == [path]
+
+
+def test_odd_names(tmp_path, stand_in):
+    """No name of a room, no words and no name of a person leads out of the folder, or into somebody else's."""
+    rooms = ("../../etc", ".hidden", "a/b", "x\x01y", "-1001234", "den:1", "..", "é" * 300)
+    words = ("../../x", "日本語だけ", "\x01\n\n---\nclearance: public\n---", "a" * 5_000, ".")
+
+    @study(tmp_path, stand_in)
+    async def _(here):
+        for number, room in enumerate(rooms):
+            place = {"channel": "web", "room": room, "situation": "group", "user": f"**{room[:20]}**\n## reid (agent)"}
+            await say(here.gateway, words[number % len(words)], **place)
+            await here.begin_anew(**place)
+        await say(here.gateway, "Hello", user="../alice")  # whom nobody knows
+        await here.begin_anew(user="../alice")
+        await here.archiving.archive()
+        found = here.list_files()
+        assert len(found) == len(rooms)
+        assert {path.split("/")[1] for path in found} >= {"-1001234", "den:1"}
+        assert not [
+            path for path in tmp_path.rglob("*.md") if "conversations" not in path.parts and path.name != "SOUL.md"
+        ]
+        for path in found:
+            document = parse_document(path, (tmp_path / path).read_text())
+            assert document.field("clearance") == "public"
+            heads = [line for line in document.body.splitlines() if line.startswith("#")]
+            assert [head.count(" (agent), ") for head in heads] == [0, 0, 1]
+
+
+def test_through_a_link(tmp_path, stand_in, tmp_path_factory):
+    """Nothing is written through a link; that is told once, and everybody goes on."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+
+    @study(tmp_path, stand_in)
+    async def _(here):
+        (tmp_path / "users").symlink_to(elsewhere)
+        await say(here.gateway, "One.")
+        await here.begin_anew()
+        assert [await here.archiving.archive() for _ in range(2)] == [0, 0]
+        assert list(elsewhere.rglob("*")) == []
+        (event,) = here.heard.events
+        assert "lies behind a link" in event.error
+
+
+def test_only_where_it_is_wanted(tmp_path, stand_in):
+    """Unless the owner asks for it nothing is written; when they do, what has ended before is kept, too."""
+
+    @study(tmp_path, stand_in, {**FILES, "foreword.yaml": ARCHIVED.replace("true", "false")})
+    async def _(here):
+        await say(here.gateway, "One.")
+        await here.begin_anew()
+        assert await here.archiving.archive() == 0
+        before = here.gateway.workspace.config
+        (tmp_path / "foreword.yaml").write_text(ARCHIVED)
+        here.gateway.workspace.refresh(now=True)
+        here.archiving.follow(before, here.gateway.workspace.config)
+        await here.archiving.archive()
+        assert len(here.list_files()) == 1
+
+
+def test_by_itself(tmp_path, stand_in):
+    """A gateway archives by itself, at the latest when it ends."""
+    stand_in.choose = lambda _: Says(text="Yes.")
+
+    async def run():
+        async with open_house(tmp_path, stand_in, OPEN) as gateway:
+            await say(gateway, "One.")
+            await gateway.sessions.begin((await gateway.sessions.list("alice"))[0].lane, "dm")
+
+    asyncio.run(run())
+    assert len(list(Path(tmp_path).glob("users/alice/conversations/*.md"))) == 1

@@ -1,0 +1,159 @@
+"""Claims about MCP servers that come, go and change while they are used."""
+
+import asyncio
+import os
+
+import pytest
+from test_servers import Place, configure, is_running
+
+from foreword import UnknownName
+from foreword.events.event import Level
+from foreword.runtime.servers import Servers
+
+SMALL = ((), {"name": "small", "trust": "familiar", "confirm": "never"})
+OTHER = (("speaks",), {"name": "other"})
+BROKEN = ["no-such-program-anywhere"]
+
+
+class Owner:
+    """The owner, who is told."""
+
+    def __init__(self):
+        self.heard = []
+
+    def notify(self, notice):
+        """Take a notice."""
+        self.heard.append(notice.text)
+
+
+class House(Place):
+    """A workspace with servers that is edited."""
+
+    def __init__(self, folder, config):
+        super().__init__(folder, config)
+        self.owner = Owner()
+        self.servers = Servers(self.ws, self.heard, dict(os.environ), notices=self.owner)
+
+    def edit(self, *servers):
+        """Edit the servers, and have it followed."""
+        before = self.ws.config
+        (self.folder / "foreword.yaml").write_text(configure(*servers))
+        self.ws.refresh(now=True)
+        assert self.servers.follow(before, self.ws.config) == ()
+
+    async def settle(self):
+        """Wait until an edit has been followed."""
+        await asyncio.gather(*self.servers._tasks)
+
+    async def list_names(self):
+        """List the tools, by the servers that have them."""
+        return {tool.name.partition("_")[0] for tool in (await self.servers.list("reid"))[0]}
+
+
+def play(folder, *servers):
+    """Run a test in a workspace whose servers are edited."""
+
+    def start(test):
+        async def go():
+            house = House(folder, configure(*servers))
+            async with house.servers:
+                await test(house)
+            return house
+
+        return asyncio.run(go())
+
+    return start
+
+
+def test_one_more(tmp_path):
+    """A server that is added is started without a turn that asks for it, and those that were there stay."""
+
+    @play(tmp_path, SMALL)
+    async def _(house):
+        before = await house.find_process()
+        house.edit(SMALL, OTHER)
+        await house.settle()
+        assert [used.listing is not None for used in house.servers._used.values()] == [True, True]
+        assert await house.list_names() == {"small", "other"}
+        assert await house.find_process() == before
+
+
+def test_one_less(tmp_path):
+    """A server that is taken away ends without a turn that asks, and not before its last call is answered."""
+
+    @play(tmp_path, SMALL, ((), {"name": "slow", "seconds": 20}))
+    async def _(house):
+        assembly = await house.assemble()
+        pid = int(await house.call("slow_do", what="pid"))
+        with house.servers._routes["reid", "slow_do"].used.calling():
+            house.edit(SMALL)
+            await asyncio.sleep(0.05)
+            assert is_running(pid)
+            assert await house.list_names() == {"small"}
+            with pytest.raises(UnknownName):
+                await house.servers.call(assembly, "slow_do", {"what": "pid"})
+        await house.settle()
+        assert not is_running(pid)
+
+
+def test_an_answer_on_its_way(tmp_path):
+    """A call that is under way when its server is taken away gets its answer."""
+
+    @play(tmp_path, SMALL)
+    async def _(house):
+        assembly = await house.assemble()
+        call = asyncio.create_task(house.servers.call(assembly, "small_do", {"what": "nap"}))
+        await asyncio.sleep(0.1)
+        house.edit()
+        assert (await call).text == "Did nap."
+        await house.settle()
+        assert not house.servers._used
+
+
+def test_one_that_does_not_start(tmp_path):
+    """Where an edited server does not start, the one before it stays, on the stricter terms, and the owner is told."""
+
+    @play(tmp_path, SMALL)
+    async def house(house):
+        pid = await house.find_process()
+        house.edit(((), {"name": "small", "command": BROKEN, "trust": "inner"}))
+        await house.settle()
+        assert await house.find_process() == pid
+        tools, _ = await house.servers.list("reid")
+        assert {(str(tool.trust), tool.confirm) for tool in tools} == {("inner", True)}
+        assert "small_do" not in (await house.assemble("bob")).terms.tools
+        house.edit(((), {"name": "small", "seconds": 30}))
+        await house.settle()
+        assert await house.find_process() != pid
+        assert not is_running(pid)
+
+    (told,) = house.owner.heard
+    assert told.startswith("the MCP server 'small' of foreword.yaml does not start: it is not running; what was there")
+    assert [event.level for event in house.heard.events] == [Level.ERROR]
+
+
+def test_other_terms(tmp_path):
+    """Other terms for a server that stays are in the next prompt, and its process is the same."""
+
+    @play(tmp_path, SMALL)
+    async def _(house):
+        pid = await house.find_process()
+        house.edit(((), {"name": "small", "trust": "full", "tools": ["do"]}))
+        (tool,), _ = await house.servers.list("reid")
+        assert (tool.name, str(tool.trust)) == ("small_do", "full")
+        assert await house.find_process() == pid
+
+
+def test_ending_in_the_middle(tmp_path):
+    """A process that ends while a server starts and another leaves has none of them left."""
+
+    @play(tmp_path, SMALL)
+    async def house(house):
+        house.pid = await house.find_process()
+        call = asyncio.create_task(house.servers.call(await house.assemble(), "small_do", {"what": "hang"}))
+        await asyncio.sleep(0.1)
+        house.edit((("silent",), {"name": "late"}))
+        await asyncio.sleep(0.1)
+        call.cancel()
+
+    assert not is_running(house.pid)

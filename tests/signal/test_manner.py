@@ -1,0 +1,87 @@
+"""Claims about how a message is written, by plain counting."""
+
+import time
+
+import pytest
+
+from foreword.signal.manner import LONGEST, Manner, read_manner
+
+
+@pytest.mark.parametrize(
+    ("text", "tone"),
+    [
+        ("Could you please send me the report?", 1),
+        ("Dear Reid, thank you for the report. Kind regards", 1),
+        ("Könnten Sie mir bitte den Bericht schicken?", 1),
+        ("Pourriez-vous, s'il vous plaît, vérifier cela ?", 1),
+        ("hey, u seen the report lol", -1),
+        ("Yeah cool!! 😀", -1),
+        ("send it over when ready", -1),
+        ("The report is due on Monday.", 0),
+        ("Hey, could you please send it?", 1),
+    ],
+)
+def test_tone(text, tone):
+    """A message is formal or casual by the signs it has more of, and neither where none shows."""
+    assert read_manner(text).tone == tone
+
+
+def test_words_and_topics():
+    """Words are counted, and what it may be about is each longer word once, in small letters."""
+    assert read_manner("The Greenhouse needs glass, and the greenhouse needs a door.") == Manner(
+        words=10, tone=0, topics=("greenhouse", "glass", "door")
+    )
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "```\nzeppelin = balloon()\n```",
+        "`zeppelin`",
+        "> the zeppelin wrote this",
+        "https://zeppelin.example/zeppelin",
+        "zeppelin@example.org",
+        "zeppelin2",
+        "my_zeppelin",
+        "zeppelin-x7",
+        "plan.zeppelin",
+    ],
+)
+def test_only_own_words(theirs):
+    """Code, quotes, addresses and parts of names are no words of the person."""
+    assert read_manner(f"Look at the lighthouse here:\n{theirs}\n").topics == ("lighthouse",)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "!!!", "> all quoted", "```\ncode\n"])
+def test_nothing_own(text):
+    """A message without a word of one's own shows nothing."""
+    assert read_manner(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The lighthouse opens with sk-ant-api03-Zq8kPmVx2LrT9wYb4NcJ7dHf here",
+        "my password is lighthouse",
+        "The passphrase would be correct horse battery lighthouse",
+        "Use postgres://admin:lighthouse@db/house for it",
+        "Das Passwort heißt Leuchtturm",
+        "token: Bearer abcdefabcdef1234567890 lighthouse",
+        "x " * 1_995 + "lighthouse AKIAIOSFODNN7QRTWXYZ",
+    ],
+)
+def test_no_topics_beside_a_secret(text):
+    """A message that may hold a secret has no topics; how long and how formal it is still counts."""
+    manner = read_manner(text)
+    assert manner.topics == ()
+    assert manner.words > 0
+
+
+def test_bounds():
+    """However long a message is, it is read quickly and counts for no more than a long one."""
+    texts = ["word " * 200_000, "`" * 100_000, "a" * 100_000, "a@" * 50_000, "x://" * 30_000, "> \n" * 50_000]
+    for text in texts:
+        began = time.process_time()
+        manner = read_manner(text)
+        assert time.process_time() - began < 1
+        assert manner is None or manner.words <= LONGEST

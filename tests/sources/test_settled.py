@@ -1,0 +1,82 @@
+"""Claims about files that count once an edit has come to rest."""
+
+import time
+
+import pytest
+
+from foreword.sources.files import Files
+from foreword.sources.settled import DEBOUNCE, Settled
+
+
+class Seconds:
+    """A clock that is moved by hand."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        """Tell the time."""
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    """A clock."""
+    return Seconds()
+
+
+@pytest.fixture
+def see(tmp_path, clock):
+    """A file that was read, and who looks at it after so many seconds."""
+    path = tmp_path / "a.yaml"
+    path.write_text("old")
+    files = Files(str(tmp_path))
+    settled = Settled(files, clock)
+    assert settled.read("a.yaml") == "old"
+
+    def look(after=0.0, **how):
+        clock.now += after
+        files.refresh(now=True)
+        return settled.read("a.yaml", **how)
+
+    look.path, look.settled = path, settled
+    return look
+
+
+def test_half_an_edit(see):
+    """While a file is written it says what it said before, however often it is looked at."""
+    for text in ("n", "ne", "new"):
+        see.path.write_text(text)
+        assert see(DEBOUNCE) == "old"
+    assert see.settled.is_waiting
+    assert see(2 * DEBOUNCE) == "new"
+    assert not see.settled.is_waiting
+
+
+def test_gone_for_a_moment(see):
+    """A file that an editor removes and writes again was never gone."""
+    see.path.unlink()
+    assert see() == "old"
+    see.path.write_text("old")
+    assert see(DEBOUNCE) == "old"
+    see.path.unlink()
+    assert see() == "old"
+    assert see(2 * DEBOUNCE) is None
+
+
+def test_an_edit_of_long_ago(see):
+    """An edit that was made some time before anybody looks counts at once."""
+    see.path.write_text("new")
+    time.sleep(1.5 * DEBOUNCE)
+    assert see() == "new"
+
+
+def test_asked_for(see):
+    """Who asks for it now gets what is there now."""
+    see.path.write_text("new")
+    assert see(now=True) == "new"
+    assert see() == "new"
+    see.path.write_text("newer")
+    assert see() == "new"
+    see.settled.look(now=True)
+    assert see() == "newer"
