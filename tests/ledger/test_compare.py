@@ -197,6 +197,20 @@ def test_what_waits_for_the_next_session_stays_through_a_rebase(house):
     assert "menu says on line three " in standing.base.text
 
 
+def test_what_was_only_told_and_waits_finds_a_place_in_the_base(house):
+    """A section that joined by an update, and whose removal waits, is taken up by the next rebase."""
+    house.sections["note"] = (Pace.SESSION, "The bees are well.")
+    house.edits = {"note": Policy.APPEND}
+    house.talk()
+    del house.sections["note"]
+    house.edits = {"note": Policy.NEXT_SESSION}
+    house.wait(4_000)
+    standing = house.begin()
+    assert standing.held == ("note",)
+    assert not standing.updates
+    assert "The bees are well." in standing.base.text
+
+
 def test_what_may_not_be_seen_leaves_no_trace(house):
     """Text that this clearance may not see any more leaves the prompt and the history at once, without a word."""
     house.sections["secret"] = (Pace.SESSION, lines("secret", 5))
