@@ -29,7 +29,7 @@ bench: $(READY)  ## every figure of the documentation, beside its baseline
 	$(BIN)/python -m bench
 
 soak: $(READY)  ## the properties with their full counts
-	FOREWORD_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) tests/laws tests/config tests/memory tests/events tests/faults tests/gateway
+	FOREWORD_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) tests/laws tests/config tests/memory tests/events tests/faults tests/gateway tests/ledger tests/simulate
 
 docs: $(READY)  ## write what is generated: the command reference and the JSON Schemas
 	$(BIN)/python -m docs.generate

@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import arithmetic, cold, events, gateway, local, memory, signal, start, telegram, warm
+from bench import arithmetic, cache, cold, events, gateway, local, memory, signal, start, telegram, warm
 
 BENCHES = {
     "warm": warm,
@@ -11,6 +11,7 @@ BENCHES = {
     "memory": memory,
     "signal": signal,
     "arithmetic": arithmetic,
+    "cache": cache,
     "events": events,
     "gateway": gateway,
     "telegram": telegram,

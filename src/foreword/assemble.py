@@ -1,16 +1,19 @@
 """The flow of Foreword: from a turn to an assembled prompt, one line per stage."""
 
+from collections.abc import Mapping
+
 from foreword.assembly import Assembly
 from foreword.blueprint import Blueprint, Plan, select
 from foreword.budget import fit
 from foreword.budget.verdict import Terms
-from foreword.ledger import NOTHING_FROZEN, Ledger
+from foreword.ledger import NOTHING_FROZEN, Draft, Ledger
 from foreword.render import Layout, render
 from foreword.sources import read
 from foreword.sources.ground import Ground
 from foreword.tokens import Meter
 from foreword.trust import Clearance, resolve
 from foreword.turn import NO_TOOLS, Message, Toolset, Turn
+from foreword.words import Policy
 
 
 def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
@@ -24,7 +27,18 @@ def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = 
     filled = read(plan, turn, ground, conversation)
     fitted = fit(filled, terms, conversation)
     prompt = render(fitted, layout, ground.scratch)
-    standing = ledger.compare(prompt)
+    standing = ledger.compare(
+        Draft(
+            prompt=prompt,
+            fit=fitted,
+            layout=layout,
+            clearance=clearance.level,
+            model=terms.meter.facts.name,
+            tools=terms.tools,
+            said=turn.history,
+            policies=list_policies(ground),
+        )
+    )
     return Assembly(
         turn=turn,
         plan=plan,
@@ -32,7 +46,7 @@ def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = 
         message=message,
         conversation=conversation,
         fit=fitted,
-        prompt=prompt,
+        prompt=standing.prompt,
         standing=standing,
     )
 
@@ -58,6 +72,11 @@ def lay_out(turn: Turn, plan: Plan, ground: Ground) -> Layout:
 def list_titles(ground: Ground) -> list[str]:
     """List the titles that listed files have."""
     return [entry.path for entry in ground.config.prompt.files]
+
+
+def list_policies(ground: Ground) -> Mapping[str, Policy]:
+    """List what the owner has decided about edits, by file, once per configuration."""
+    return ground.memo.recall("policies", lambda: {entry.path: entry.edits for entry in ground.config.prompt.files})
 
 
 def agree(turn: Turn, plan: Plan, layout: Layout, ground: Ground) -> Terms:

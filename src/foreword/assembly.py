@@ -74,6 +74,7 @@ class Assembly:
             history=self.turn.history,
             message=self.message,
             tools=self.terms.tools if facts.native_tools else NO_TOOLS,
+            inserted=self.standing.inserted,
         )
         return shape(letter, name or PROVIDERS.get(facts.provider, "openai"))
 

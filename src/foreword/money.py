@@ -1,4 +1,18 @@
-"""Amounts of money in words."""
+"""Amounts of money in words, and the prices of tokens."""
+
+from foreword.frozen import frozen
+
+
+@frozen(eq=True)
+class Prices:
+    """US dollars for one token; where a provider has no price for its cache, that of plain input stands."""
+
+    input: float
+    cache_read: float
+    cache_write: float
+    cache_write_1h: float
+    output: float | None = None
+    """None where nobody knows it: then what a whole call costs is not known either."""
 
 
 def show_usd(amount: float) -> str:

@@ -7,7 +7,10 @@ from typing import Any
 from foreword.assembly import Assembly
 from foreword.config.schema import ModelOverride
 from foreword.frozen import frozen
+from foreword.money import Prices
 from foreword.wire import count_cached
+
+__all__ = ["ANY", "Estimate", "Prices", "Request", "estimate", "find_prices", "measure_prefix"]
 
 MILLION = 1_000_000
 NAMES = (
@@ -30,18 +33,6 @@ class Request:
 
 
 ANY = Request()
-
-
-@frozen(eq=True)
-class Prices:
-    """US dollars for one token; where a provider has no price for its cache, that of plain input stands."""
-
-    input: float
-    cache_read: float
-    cache_write: float
-    cache_write_1h: float
-    output: float | None = None
-    """None where nobody knows it: then what a whole call costs is not known either."""
 
 
 @frozen(eq=True)

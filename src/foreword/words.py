@@ -70,6 +70,16 @@ class Delivery(Word):
     NEVER = "never"
 
 
+class Policy(Word):
+    """When an edit of a section reaches a session that has sent it already."""
+
+    NOW = "now"
+    APPEND = "append"
+    COLD = "cold"
+    NEXT_SESSION = "next-session"
+    AUTO = "auto"
+
+
 class Vocabulary(Word):
     """A vocabulary that tokens can be counted with."""
 

@@ -99,6 +99,8 @@ class Slot:
     """Where it travels; `nested` is only where a template names its variable."""
     required: bool = False
     """Whether the prompt cannot be without it."""
+    governs: bool = False
+    """Whether safety follows from it; a change of it then never travels in a message of a user."""
     tier: str = "low"
     """The budget tier it belongs to."""
     floor: int = 0

@@ -10,7 +10,6 @@ from foreword.config.schema import ModelOverride
 from foreword.frozen import frozen
 from foreword.prices import Prices, Request, find_prices
 from foreword.tokens import find
-from foreword.wire import takes_marks
 
 
 @frozen(eq=True)
@@ -91,7 +90,7 @@ def find_prefix(recorded: Recorded, overrides: Mapping[str, ModelOverride]) -> t
 
 def uses_marks(recorded: Recorded) -> bool:
     """Tell whether the provider caches whole marked blocks, and not any equal prefix."""
-    return takes_marks(recorded.model.partition(":")[0] if ":" in recorded.model else "")
+    return find(recorded.model, {}).cache.marked
 
 
 def find_move(before: Recorded, after: Recorded, old: Sequence[Piece], new: Sequence[Piece]) -> Move | None:

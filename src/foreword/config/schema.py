@@ -9,7 +9,7 @@ from foreword.config.people import Room, Situation, User
 from foreword.config.scheduling import Schedule
 from foreword.config.telegram import TelegramBot
 from foreword.frozen import frozen
-from foreword.words import Trust, Vocabulary
+from foreword.words import Policy, Trust, Vocabulary
 
 
 @frozen(eq=True)
@@ -114,6 +114,8 @@ class PromptFile:
     """Whether each person has a file of their own."""
     template: bool = False
     """Whether it is a template whose variables are filled in."""
+    edits: Policy = Policy.AUTO
+    """When an edit of it reaches a running session: now, append, cold, next-session, or auto, by price."""
 
 
 @frozen(eq=True)
@@ -158,6 +160,10 @@ class ModelOverride:
     """Whether it takes tool schemas beside the prompt; else they stand in it."""
     tools: bool | None = None
     """Whether it can use tools at all; else it is given none."""
+    cache: str = ""
+    """Whose cache it is served with, by a name from data/caches.yaml, such as anthropic behind a proxy."""
+    system_messages: bool | None = None
+    """Whether it takes and honours a system message in the middle of a conversation."""
     cache_minimum: int | None = None
     """The shortest prefix that the provider caches, in tokens."""
     input_usd: float | None = None

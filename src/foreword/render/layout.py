@@ -13,6 +13,7 @@ from foreword.tokens import Meter
 from foreword.words import Trust
 
 INDENT = "  "  # of one of several elements in another
+UPDATES = "Prompt Updates"  # the heading over what is said about the prompt in the course of a conversation
 
 
 @frozen(eq=True)
@@ -39,8 +40,9 @@ class Layout:
 
     def __init__(self, blueprint: Blueprint, meter: Meter, listed: Iterable[str] = ()) -> None:
         menus = [f"Available Memory (trust: {level})" for level in Trust]
-        titles = [*(title for slot in blueprint.slots for title in (slot.title, slot.group)), *menus, *listed]
-        tags = [*map(make_tag, blueprint.slots), *(slot.item for slot in blueprint.slots)]
+        own = [title for slot in blueprint.slots for title in (slot.title, slot.group)]
+        titles = [*own, *menus, UPDATES, *listed]
+        tags = [*map(make_tag, blueprint.slots), *(slot.item for slot in blueprint.slots), squeeze(UPDATES)]
         self.separator = blueprint.separator
         self._xml = blueprint.rendering is Rendering.XML
         self._plain = blueprint.rendering is Rendering.PLAIN
@@ -70,6 +72,16 @@ class Layout:
             return (f"{section.title}\n" if section.title and section.opens else "") + text + separator
         return self._head(section, place) + text + separator
 
+    def name(self, title: str) -> str:
+        """Write a title where it is spoken of, in one line and without a tag of ours."""
+        return self._guard.escape_tags(" ".join(title.split()))
+
+    def announce(self, text: str) -> str:
+        """Put what is said about the prompt under its own heading or tag; the sections in it are drawn already."""
+        if self._xml:
+            return f"<{squeeze(UPDATES)}>\n{text.rstrip()}\n</{squeeze(UPDATES)}>"
+        return f"{'' if self._plain else '## '}{UPDATES}\n{text.rstrip()}"
+
     def _head(self, section: Section, place: Place) -> str:
         """Write the headings of a section, from those it shares down to its own."""
         slot = section.slot
@@ -97,4 +109,9 @@ class Layout:
 
 def make_tag(slot: Slot) -> str:
     """Make a tag of a slot's title, or of its name where it has none."""
-    return "".join(part for part in re.split(r"\W+", slot.title or slot.id.title()) if part)
+    return squeeze(slot.title or slot.id.title())
+
+
+def squeeze(title: str) -> str:
+    """Make one word of a title."""
+    return "".join(part for part in re.split(r"\W+", title) if part)

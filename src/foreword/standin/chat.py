@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from foreword.standin.speech import Speech, part, write_event
+from foreword.standin.speech import Speech, part, tell_cached, write_event
 
 
 def report(speech: Speech) -> dict[str, Any]:
@@ -12,7 +12,7 @@ def report(speech: Speech) -> dict[str, Any]:
         "prompt_tokens": speech.counted.total,
         "completion_tokens": speech.out,
         "total_tokens": speech.counted.total + speech.out,
-        "prompt_tokens_details": {"cached_tokens": speech.counted.read},
+        "prompt_tokens_details": tell_cached(speech.counted),
     }
 
 

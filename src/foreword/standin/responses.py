@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from foreword.standin.speech import Speech, part, write_event
+from foreword.standin.speech import Speech, part, tell_cached, write_event
 
 
 def report(speech: Speech) -> dict[str, Any]:
     """Report what a call used."""
     return {
         "input_tokens": speech.counted.total,
-        "input_tokens_details": {"cached_tokens": speech.counted.read},
+        "input_tokens_details": tell_cached(speech.counted),
         "output_tokens": speech.out,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": speech.counted.total + speech.out,

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from foreword.standin.blocks import Body, list_parts
+from foreword.caching.blocks import Body, list_parts
+from foreword.tokens.caches import find_cache
 
 MOST_MARKS = 4
 
@@ -24,8 +25,19 @@ def judge_anthropic(body: Body) -> Iterator[str]:
     if any(not list_parts(message["content"]) for message in messages):
         yield "messages: content must not be empty"
     yield from judge_marks([*tools, *system, *parts])
-    yield from judge_roles([message["role"] for message in messages])
-    yield from judge_results(messages)
+    roles = [message["role"] for message in messages]
+    if "system" in roles:
+        yield from judge_inserted(str(body["model"]), roles)
+    yield from judge_roles([role for role in roles if role != "system"])
+    yield from judge_results([message for message in messages if message["role"] != "system"])
+
+
+def judge_inserted(model: str, roles: Sequence[str]) -> Iterator[str]:
+    """Name what is wrong with system messages in the middle of a conversation."""
+    if not find_cache("anthropic", model).system_messages:
+        yield "role 'system' is not supported on this model"
+    if any(role == "system" and before != "user" for before, role in pairwise(["", *roles])):
+        yield "a system message stands right behind a message of the user"
 
 
 def judge_marks(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -64,8 +76,6 @@ def judge_chat(body: Body) -> Iterator[str]:
     yield from demand(body, "model", "messages")
     messages = body["messages"]
     roles = [message["role"] for message in messages]
-    if "system" in roles[1:]:
-        yield "a system message comes first"
     if any(tool.get("type") != "function" or "name" not in tool.get("function", {}) for tool in body.get("tools", ())):
         yield "tools: function.name is required"
     if any(message["role"] == "user" and not message.get("content") for message in messages):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from foreword.standin.blocks import write
+from foreword.caching.blocks import write
 from foreword.standin.loopback import LoopbackServer, QuietDoor, serving
 from foreword.standin.script import Breaks, Garbles, Hangs, Line, Refuses, Says
 from foreword.standin.shapes import Shape, refuse

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from foreword.caching.blocks import Block, Body, list_anthropic, list_chat, list_gemini, list_responses
 from foreword.frozen import frozen
 from foreword.standin import anthropic, chat, gemini, responses
-from foreword.standin.blocks import Block, Body, list_anthropic, list_chat, list_gemini, list_responses
 from foreword.standin.rules import judge_anthropic, judge_chat, judge_gemini, judge_responses
 from foreword.standin.script import Refuses
 from foreword.standin.speech import Speech

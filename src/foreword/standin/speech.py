@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from foreword.caching.cache import Counted
 from foreword.frozen import frozen
-from foreword.standin.cache import Counted
 from foreword.standin.script import Called
 
 PIECE = 7  # characters of one piece of a streamed text
@@ -45,3 +45,8 @@ def read_arguments(written: str) -> Any:
         return json.loads(written or "{}")
     except ValueError:
         return {"malformed": written}
+
+
+def tell_cached(counted: Counted) -> dict[str, int]:
+    """Tell what was read from the cache, and what was written where a provider bills that, as OpenAI does."""
+    return {"cached_tokens": counted.read} | ({"cache_write_tokens": counted.write} if counted.write else {})

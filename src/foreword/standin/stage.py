@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from foreword.caching.blocks import Body
+from foreword.caching.cache import Counted, PrefixCache
 from foreword.frozen import frozen
-from foreword.standin.blocks import Body
-from foreword.standin.cache import Counted, PrefixCache
 from foreword.standin.script import Breaks, Hangs, Line, Refuses, Says
-from foreword.standin.shapes import ANTHROPIC, GEMINI, SHAPES, Shape, find_model, judge
+from foreword.standin.shapes import SHAPES, Shape, find_model, judge
 from foreword.standin.speech import Speech
 from foreword.tokens import Counter, find
 from foreword.words import Vocabulary
 
-STEP = 128  # tokens in which OpenAI's cache is observed to grow
+PROVIDERS = {"anthropic": "anthropic", "openai": "openai", "responses": "openai", "gemini": "google"}  # by shape
 USUAL = Says(text="Yes.")
 
 
@@ -103,10 +103,7 @@ class StandIn:
     def _use(self, shape: Shape, path: str, body: Body) -> Counted:
         """Use the cache as the provider of this shape does."""
         model, blocks = find_model(path, body), list(shape.blocks(body))
-        minimum = find(model, {}).cache_minimum
-        if shape is ANTHROPIC:
-            return self.cache.use_marks(model, blocks, minimum)
-        return self.cache.use_prefix(model, blocks, minimum, 1 if shape is GEMINI else STEP)
+        return self.cache.use(model, blocks, find(f"{PROVIDERS[shape.name]}:{model}", {}).cache)
 
     def speak(self, received: Received, line: Says | Breaks | Hangs, number: int) -> Speech:
         """Make an answer of a line."""

@@ -1,4 +1,4 @@
-"""What is known about a model: its window, its vocabulary, and where its cache begins."""
+"""What is known about a model: its window, its vocabulary, and its cache."""
 
 import os
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from foreword.config.structure import parse
 from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.shipped import read_shipped
+from foreword.tokens.caches import CacheFacts, find_cache
 from foreword.words import Vocabulary
 
 
@@ -21,7 +22,6 @@ class Entry:
     tokenizer: Vocabulary = Vocabulary.O200K
     factor: float = 1.0
     margin: float = 0.0
-    cache_minimum: int = 1024
     local: bool = False
     native_tools: bool = True
     tools: bool = True
@@ -44,7 +44,7 @@ class ModelFacts:
     tokenizer: Vocabulary
     factor: float
     margin: float
-    cache_minimum: int
+    cache: CacheFacts
     local: bool = False
     native_tools: bool = True
     tools: bool = True
@@ -54,20 +54,25 @@ class ModelFacts:
     assumed: str = ""
 
     @property
+    def cache_minimum(self) -> int:
+        """The shortest prefix that the provider caches, in tokens."""
+        return self.cache.minimum
+
+    @property
     def provider(self) -> str:
         """The part of the name before the first colon."""
         return self.name.partition(":")[0] if ":" in self.name else ""
 
 
 UNKNOWN = Entry(window=128_000, margin=0.25)
-# Nobody knows what an own file is good at: its tools stand in the prompt, and its cache has no least size.
-OWN_FILE = Entry(window=4_096, margin=0.25, cache_minimum=1, local=True, native_tools=False)
+# Nobody knows what an own file is good at: its tools stand in the prompt.
+OWN_FILE = Entry(window=4_096, margin=0.25, local=True, native_tools=False)
 ROOM = 2 << 30  # bytes for the conversations of one engine, which bounds the window of a large model
 
 
 def find(model: str, overrides: Mapping[str, ModelOverride]) -> ModelFacts:
     """Look a model up by the longest matching name, the user's facts before ours."""
-    provider, _, bare = model.partition(":") if ":" in model else ("", "", model)
+    provider, bare = split(model)
     table = read_table()
     name = max((name for name in table if bare.startswith(name)), key=len, default="")
     override = overrides.get(model) or overrides.get(bare)
@@ -83,15 +88,22 @@ def find(model: str, overrides: Mapping[str, ModelOverride]) -> ModelFacts:
     return amend(facts, override) if override else facts
 
 
+def split(model: str) -> tuple[str, str]:
+    """Split a name into the provider, if one is named, and the model's own name."""
+    provider, colon, bare = model.partition(":")
+    return (provider, bare) if colon else ("", model)
+
+
 def make_facts(model: str, entry: Entry, assumed: str) -> ModelFacts:
     """Make the facts of a model from a line of the table."""
+    provider, bare = split(model)
     return ModelFacts(
         name=model,
         window=entry.window,
         tokenizer=entry.tokenizer,
         factor=entry.factor,
         margin=entry.margin,
-        cache_minimum=entry.cache_minimum,
+        cache=find_cache(provider, bare),
         local=entry.local,
         native_tools=entry.native_tools,
         tools=entry.tools,
@@ -130,6 +142,7 @@ def suggest_model(name: str, table: Mapping[str, Entry]) -> str:
 
 def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
     """Let the user's facts about a model win over ours."""
+    rules = find_cache(*split(facts.name), override.cache) if override.cache else facts.cache
     return replace(
         facts,
         window=override.window or facts.window,
@@ -137,7 +150,11 @@ def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
         factor=override.factor or facts.factor,
         native_tools=facts.native_tools if override.native_tools is None else override.native_tools,
         tools=facts.tools if override.tools is None else override.tools,
-        cache_minimum=facts.cache_minimum if override.cache_minimum is None else override.cache_minimum,
+        cache=replace(
+            rules,
+            minimum=rules.minimum if override.cache_minimum is None else override.cache_minimum,
+            system_messages=rules.system_messages if override.system_messages is None else override.system_messages,
+        ),
         assumed="" if override.window else facts.assumed,
     )
 

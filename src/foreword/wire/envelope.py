@@ -4,11 +4,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from foreword.caching.blocks import LISTS, list_blocks
 from foreword.errors import UnknownName
 from foreword.frozen import frozen
+from foreword.ledger.breakpoints import Breakpoint
 from foreword.render import Block, Prompt
 from foreword.turn import Message, Tool, Toolset
+from foreword.wire.marks import write_mark
 from foreword.words import Placement
+
+ANTHROPIC_ONLY = ("5m", "1h")  # lives that OpenAI does not know, should a prompt for one be shaped for the other
 
 
 @frozen
@@ -21,6 +26,8 @@ class Letter:
     history: tuple[Message, ...]
     message: str
     tools: Toolset
+    inserted: str = ""
+    """What stands in a system message of its own behind the newest message, where the model takes one."""
 
     @property
     def system(self) -> str:
@@ -41,6 +48,8 @@ class Envelope:
     shape: str
     model: str
     request: Mapping[str, Any]
+    breakpoints: tuple[Breakpoint, ...] = ()
+    """Where the request is marked for the cache."""
 
     def json(self) -> str:
         """The request as JSON, always the same for the same request."""
@@ -51,7 +60,14 @@ def shape(letter: Letter, name: str) -> Envelope:
     """Put a letter into the envelope of this name."""
     if name not in SHAPES:
         raise UnknownName("format", name, SHAPES)
-    return Envelope(shape=name, model=letter.model, request=SHAPES[name](letter))
+    request = SHAPES[name](letter)
+    blocks = list_blocks(name, request) if any(letter.marks) and name in LISTS else ()
+    breakpoints = tuple(
+        Breakpoint(at=at, ttl=block.ttl, why="the end of a stable block")
+        for at, block in enumerate(blocks)
+        if block.ttl
+    )
+    return Envelope(shape=name, model=letter.model, request=request, breakpoints=breakpoints)
 
 
 def shape_anthropic(letter: Letter) -> dict[str, Any]:
@@ -72,17 +88,22 @@ def shape_anthropic(letter: Letter) -> dict[str, Any]:
     return request
 
 
-def mark_text(block: Block, ttl: str | None) -> dict[str, Any]:
+def mark_text(block: Block, ttl: str | None, name: str = "anthropic") -> dict[str, Any]:
     """Make a system block, with its cache mark if it has one."""
     content: dict[str, Any] = {"type": "text", "text": block.text}
-    if ttl:
-        content["cache_control"] = {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
-    return content
+    return {**content, **write_mark(name, ttl)} if ttl else content
 
 
 def shape_openai(letter: Letter) -> dict[str, Any]:
-    """Shape the body of POST /v1/chat/completions."""
-    system = [{"role": "system", "content": letter.system}] if letter.system else []
+    """Shape the body of POST /v1/chat/completions; where marks are taken the system part has one part per block."""
+    blocks = [
+        (block, ttl)
+        for block, ttl in zip(letter.prompt.blocks, letter.marks, strict=True)
+        if block.placement is Placement.SYSTEM
+    ]
+    marked = any(ttl and ttl not in ANTHROPIC_ONLY for _, ttl in blocks)
+    content = [mark_text(block, ttl, "openai") for block, ttl in blocks] if marked else letter.system
+    system = [{"role": "system", "content": content}] if letter.system else []
     request: dict[str, Any] = {
         "model": letter.model,
         "messages": [*system, *converse(letter, lambda text: {"type": "text", "text": text})],
@@ -131,6 +152,8 @@ def converse(letter: Letter, part: Callable[[str], dict[str, str]]) -> list[dict
     messages: list[dict[str, Any]] = [{"role": said.role, "content": said.text} for said in letter.history]
     if letter.newest:
         messages.append({"role": "user", "content": [part(text) for text in letter.newest]})
+    if letter.inserted:
+        messages.append({"role": "system", "content": [part(letter.inserted)]})
     return messages
 
 

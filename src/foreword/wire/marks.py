@@ -1,25 +1,21 @@
 """Cache marks: after each block of the leading stable run, where the provider takes marks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
+from typing import Any
 
+from foreword.caching.blocks import MARKS, list_parts
+from foreword.ledger.breakpoints import Breakpoint
 from foreword.render import Block
 from foreword.tokens import ModelFacts
 from foreword.words import Pace
 
-MARKED = ("", "anthropic")  # without a provider the request is shaped for one that takes marks
-MOST = 3  # a request may have four; one is left to the conversation
-TTL = "5m"
-
-
-def takes_marks(provider: str) -> bool:
-    """Whether a provider caches up to marks, and not any equal prefix by itself."""
-    return provider in MARKED
+PART = {"anthropic": "text", "openai": "text", "responses": "input_text"}  # what a text is called in a message
 
 
 def count_cached(blocks: Sequence[Block], facts: ModelFacts, tool_tokens: int) -> int:
     """Count the leading blocks that the provider can read from its cache in the next turn."""
-    if takes_marks(facts.provider):
+    if facts.cache.marked:
         return max((at for at, ttl in enumerate(mark(blocks, facts, tool_tokens), 1) if ttl), default=0)
     leading = list(takewhile(lambda block: block.pace is not Pace.TURN, blocks))
     return len(leading) if tool_tokens + sum(block.tokens for block in leading) >= facts.cache_minimum else 0
@@ -28,7 +24,7 @@ def count_cached(blocks: Sequence[Block], facts: ModelFacts, tool_tokens: int) -
 def mark(blocks: Sequence[Block], facts: ModelFacts, tool_tokens: int) -> tuple[str | None, ...]:
     """Return the time to live of each block's mark, or None where there is no mark."""
     marks: list[str | None] = [None] * len(blocks)
-    if not takes_marks(facts.provider):
+    if not facts.cache.marked:
         return tuple(marks)
     before = tool_tokens
     leading: list[int] = []
@@ -38,7 +34,54 @@ def mark(blocks: Sequence[Block], facts: ModelFacts, tool_tokens: int) -> tuple[
         before += block.tokens
         if before >= facts.cache_minimum:
             leading.append(at)
+    most = facts.cache.marks - 1  # one is left to the conversation
     # The first one is where other sessions meet this one; the last ones are where it goes on.
-    for at in leading if len(leading) <= MOST else (leading[0], *leading[1 - MOST :]):
-        marks[at] = TTL
+    for at in leading if len(leading) <= most else (leading[0], *leading[1 - most :]):
+        marks[at] = facts.cache.usual.name
     return tuple(marks)
+
+
+def write_mark(shape: str, ttl: str) -> dict[str, Any]:
+    """Write a mark as the provider of a shape takes it."""
+    if shape == "anthropic":
+        return {"cache_control": {"type": "ephemeral", "ttl": ttl} if ttl == "1h" else {"type": "ephemeral"}}
+    return {"prompt_cache_breakpoint": {"mode": "explicit"}}
+
+
+def put_marks(shape: str, request: Mapping[str, Any], breakpoints: Sequence[Breakpoint]) -> dict[str, Any]:
+    """Put marks into a finished request, in the place of all that it had; blocks are counted as the cache sees them."""
+    ttls = {one.at: one.ttl for one in breakpoints}
+    numbers = count_up()
+    marked = dict(request)
+    for field in ("tools", "system"):
+        if request.get(field):
+            parts = list_parts(request[field])
+            marked[field] = [put_mark(shape, part, ttls.get(next(numbers))) for part in parts]
+    if shape == "responses":
+        return marked  # its system part is one string, and the service marks the newest item by itself
+    messages = []
+    for message in request.get("messages", ()):
+        content = message.get("content")
+        parts = list_parts(content, PART[shape])
+        done = [put_mark(shape, part, ttls.get(next(numbers))) for part in parts]
+        changed = any(field in part for part in done for field in MARKS)
+        if any(name not in ("role", "content") for name in message):
+            next(numbers)  # what a message has beside its content is a block of its own
+        messages.append(
+            {**message, "content": done} if changed or (not isinstance(content, str) and content) else message
+        )
+    return {**marked, "messages": messages}
+
+
+def put_mark(shape: str, part: Mapping[str, Any], ttl: str | None) -> dict[str, Any]:
+    """Put a mark on a part, or take it off."""
+    bare = {name: value for name, value in part.items() if name not in MARKS}
+    return {**bare, **write_mark(shape, ttl)} if ttl else bare
+
+
+def count_up() -> Iterator[int]:
+    """Count the blocks of a request."""
+    at = 0
+    while True:
+        yield at
+        at += 1

@@ -1,12 +1,13 @@
 """A request as the blocks that a provider's cache sees, in the order in which it sees them."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from foreword.frozen import frozen
 
 Body = Mapping[str, Any]
+MARKS = ("cache_control", "prompt_cache_breakpoint")  # as Anthropic and OpenAI write a mark
 
 
 @frozen(eq=True)
@@ -16,6 +17,10 @@ class Block:
     key: str
     text: str
     ttl: str = ""
+    tokens: int = -1
+    """What it weighs, where that is known; else its text is counted."""
+    name: str = ""
+    """What a person calls it: the tool, the part of the system prompt, or the message."""
 
 
 def write(value: Any) -> str:
@@ -23,14 +28,22 @@ def write(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def make_block(place: str, value: Any) -> Block:
+def make_block(place: str, value: Any, name: str = "") -> Block:
     """Make a block of a part of a request; its mark is no part of what is cached."""
     if isinstance(value, Mapping):
-        mark = value.get("cache_control")
-        bare = {name: item for name, item in value.items() if name != "cache_control"}
+        mark = next((value[field] for field in MARKS if value.get(field)), None)
+        bare = {field: item for field, item in value.items() if field not in MARKS}
         text = str(bare["text"]) if isinstance(bare.get("text"), str) else write(bare)
-        return Block(key=f"{place} {write(bare)}", text=text, ttl=mark.get("ttl", "5m") if mark else "")
-    return Block(key=f"{place} {write(value)}", text=value if isinstance(value, str) else write(value))
+        ttl = mark.get("ttl", "") or ("5m" if "cache_control" in value else "30m") if mark else ""
+        return Block(key=f"{place} {write(bare)}", text=text, ttl=ttl, name=name or place)
+    text = value if isinstance(value, str) else write(value)
+    return Block(key=f"{place} {write(value)}", text=text, name=name or place)
+
+
+def name_tool(tool: Body) -> str:
+    """Name a tool of a request, whatever its shape."""
+    declared: Sequence[Body] = tool.get("functionDeclarations") or ({},)
+    return f"tool {tool.get('name') or tool.get('function', {}).get('name') or declared[0].get('name', '')}"
 
 
 def list_parts(content: Any, kind: str = "text") -> list[Any]:
@@ -40,7 +53,7 @@ def list_parts(content: Any, kind: str = "text") -> list[Any]:
 
 def list_anthropic(body: Body) -> Iterator[Block]:
     """List tools, system and messages, as POST /v1/messages caches them."""
-    yield from (make_block("tool", tool) for tool in body.get("tools", ()))
+    yield from (make_block("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
     yield from (make_block("system", part) for part in list_parts(body.get("system")))
     for at, message in enumerate(body["messages"]):
         yield from (make_block(f"{at} {message['role']}", part) for part in list_parts(message["content"]))
@@ -48,7 +61,7 @@ def list_anthropic(body: Body) -> Iterator[Block]:
 
 def list_chat(body: Body) -> Iterator[Block]:
     """List tools and messages, as POST /v1/chat/completions caches them."""
-    yield from (make_block("tool", tool) for tool in body.get("tools", ()))
+    yield from (make_block("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
     for at, message in enumerate(body["messages"]):
         yield from (make_block(f"{at} {message['role']}", part) for part in list_parts(message.get("content")))
         if rest := {name: value for name, value in message.items() if name not in ("role", "content")}:
@@ -58,13 +71,26 @@ def list_chat(body: Body) -> Iterator[Block]:
 def list_responses(body: Body) -> Iterator[Block]:
     """List instructions, tools and input, as POST /v1/responses caches them."""
     yield make_block("instructions", body.get("instructions", ""))
-    yield from (make_block("tool", tool) for tool in body.get("tools", ()))
+    yield from (make_block("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
     yield from (make_block(str(at), item) for at, item in enumerate(body["input"]))
 
 
 def list_gemini(body: Body) -> Iterator[Block]:
     """List the system instruction, tools and contents, as generateContent caches them."""
     yield make_block("system", body.get("systemInstruction", ""))
-    yield from (make_block("tool", tool) for tool in body.get("tools", ()))
+    yield from (make_block("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
     for at, content in enumerate(body["contents"]):
         yield from (make_block(f"{at} {content['role']}", part) for part in content["parts"])
+
+
+LISTS: Mapping[str, Callable[[Body], Iterator[Block]]] = {
+    "anthropic": list_anthropic,
+    "openai": list_chat,
+    "responses": list_responses,
+    "gemini": list_gemini,
+}
+
+
+def list_blocks(shape: str, body: Body) -> tuple[Block, ...]:
+    """List the blocks of a request in one of the shapes."""
+    return tuple(LISTS[shape](body))

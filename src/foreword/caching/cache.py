@@ -1,0 +1,158 @@
+"""The prefix cache of a provider: exact prefixes, a minimum, a time to live, and where it matters a lookback."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import lru_cache
+from hashlib import sha256
+from itertools import accumulate
+from threading import Lock
+
+from foreword.caching.blocks import Block
+from foreword.frozen import frozen
+from foreword.tokens.caches import CacheFacts
+
+CHUNK = 512  # characters of a text that are compared at once where any equal beginning is read
+LINE = re.compile(r"(?<=\n)(?=[^\s/])")  # before a line whose beginning no token joins to what stands before it
+
+
+@frozen(eq=True)
+class Counted:
+    """The tokens of one request: read from the cache, written to it, and neither."""
+
+    read: int = 0
+    write: int = 0
+    hour: int = 0
+    """How many of those written are kept for longer than usual, which costs more."""
+    fresh: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of the input."""
+        return self.read + self.write + self.fresh
+
+
+@frozen(eq=True)
+class Kept:
+    """A prefix in the cache: until when, and how much longer each use makes that."""
+
+    until: datetime
+    seconds: int
+
+
+class PrefixCache:
+    """Remembers the prefixes that were sent, as one provider does for all who ask it."""
+
+    def __init__(
+        self, clock: Callable[[], datetime], count: Callable[[str], int], kept: Mapping[str, Kept] | None = None
+    ) -> None:
+        self._clock = clock
+        self._count = count
+        self.kept: dict[str, Kept] = dict(kept or {})
+        self._lock = Lock()
+
+    def clear(self) -> None:
+        """Forget everything, as a provider may at any time."""
+        with self._lock:
+            self.kept.clear()
+
+    def use(self, model: str, blocks: Sequence[Block], facts: CacheFacts) -> Counted:
+        """Count a request by the rules of its provider, and remember it."""
+        return self.use_marks(model, blocks, facts) if facts.marked else self.use_prefix(model, blocks, facts)
+
+    def use_marks(self, model: str, blocks: Sequence[Block], facts: CacheFacts) -> Counted:
+        """Count a request to a provider that caches up to marks."""
+        names, ends = name_prefixes(model, blocks), self._add_up(blocks)
+        marks = [at for at in find_marks(blocks, facts) if ends[at] >= facts.minimum]
+        with self._lock:
+            hit = next((back for back in look_back(marks, facts.lookback) if self._use(names[back])), None)
+            read = ends[hit] if hit is not None else 0
+            hour = 0
+            for at in marks:
+                life = facts.find_life(blocks[at].ttl)
+                if ends[at] > read and life != facts.usual:
+                    hour = ends[at] - read
+                # What is there already was written for its own time; a mark on it is a use and not a write.
+                if not self._use(names[at]):
+                    self._keep(names[at], life.seconds)
+        written = max(0, ends[marks[-1]] - read) if marks else 0
+        return Counted(read=read, write=written, hour=hour, fresh=(ends[-1] if ends else 0) - read - written)
+
+    def use_prefix(self, model: str, blocks: Sequence[Block], facts: CacheFacts) -> Counted:
+        """Count a request to a provider that caches any equal prefix by itself, in steps of so many tokens."""
+        pieces = list(split(blocks))
+        names, ends = name_prefixes(model, pieces), self._add_up(pieces)
+        with self._lock:
+            hit = next((at for at in reversed(range(len(names))) if self._use(names[at])), None)
+            self.kept.update(dict.fromkeys(names, self._make(facts.usual.seconds)))
+        read = ends[hit] // facts.step * facts.step if hit is not None and ends[hit] >= facts.minimum else 0
+        return Counted(read=read, fresh=(ends[-1] if ends else 0) - read)
+
+    def _add_up(self, blocks: Sequence[Block]) -> list[int]:
+        return list(accumulate(self._count(block.text) if block.tokens < 0 else block.tokens for block in blocks))
+
+    def _use(self, name: str) -> bool:
+        """Whether a prefix is there; each use lets it live anew."""
+        kept = self.kept.get(name)
+        if kept is None or kept.until <= self._clock():
+            return False
+        self._keep(name, kept.seconds)
+        return True
+
+    def _keep(self, name: str, seconds: int) -> None:
+        self.kept[name] = self._make(seconds)
+
+    def _make(self, seconds: int) -> Kept:
+        return Kept(until=self._clock() + timedelta(seconds=seconds), seconds=seconds)
+
+
+def find_marks(blocks: Sequence[Block], facts: CacheFacts) -> list[int]:
+    """Find the marks of a request, and the one that the service itself puts on the newest message."""
+    given = [at for at, block in enumerate(blocks) if block.ttl]
+    if not (facts.newest and blocks):
+        return given
+    last = len(blocks) - 1
+    return [*[at for at in given if at != last][1 - facts.marks :], last]
+
+
+def look_back(marks: Sequence[int], lookback: int) -> Iterator[int]:
+    """List where an entry is looked for: from the last mark backwards, as far as the service looks from each."""
+    for at in reversed(marks):
+        yield from range(at, max(-1, at - lookback) if lookback else -1, -1)
+
+
+def split(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Split long texts at ends of lines, since a cache without marks reads the equal beginning of a text, too."""
+    for block in blocks:
+        if block.tokens >= 0 or len(block.text) <= CHUNK:
+            yield block
+            continue
+        yield from cut_block(block)
+
+
+@lru_cache(maxsize=256)
+def cut_block(block: Block) -> tuple[Block, ...]:
+    """Cut one block."""
+    place = block.key.partition(" ")[0]
+    return tuple(replace(block, key=f"{place} {at} {piece}", text=piece) for at, piece in enumerate(cut(block.text)))
+
+
+def cut(text: str) -> tuple[str, ...]:
+    """Cut a text at ends of lines, where no token crosses, into pieces of some hundred characters."""
+    pieces, piece = [], ""
+    for line in LINE.split(text):
+        piece += line
+        if len(piece) >= CHUNK:
+            pieces.append(piece)
+            piece = ""
+    return (*pieces, piece) if piece else tuple(pieces)
+
+
+def name_prefixes(model: str, blocks: Sequence[Block]) -> list[str]:
+    """Name the prefix that ends with each block; another model has other names."""
+    names, chain = [], sha256(model.encode())
+    for block in blocks:
+        chain.update(f"\0{block.key}".encode("utf-8", "surrogatepass"))
+        names.append(chain.copy().hexdigest()[:32])
+    return names

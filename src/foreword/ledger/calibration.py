@@ -1,0 +1,61 @@
+"""Calibration: estimates of tokens, corrected for each model by what its provider reports."""
+
+import json
+import math
+
+from foreword.frozen import frozen
+
+MEMORY = 50  # calls after which an old one weighs as little as a new one
+
+
+@frozen(eq=True)
+class Calibration:
+    """What the calls of a model have taught about its tokens."""
+
+    model: str
+    calls: int = 0
+    ratio: float = 1.0
+    """Tokens that the provider bills for one that we count."""
+    raw: float = 0.0
+    """How far our counts were off on average, as a share, without the correction."""
+    error: float = 0.0
+    """The same with the correction that was known before each call."""
+
+    def correct(self, tokens: int) -> int:
+        """Correct an estimate."""
+        return math.ceil(tokens * self.ratio) if self.calls else tokens
+
+
+def learn(known: Calibration, counted: int, reported: int) -> Calibration:
+    """Learn from one call; one that reports nothing teaches nothing."""
+    if counted <= 0 or reported <= 0:
+        return known
+    weight = 1 / min(known.calls + 1, MEMORY)
+    before = known.ratio if known.calls else 1.0
+    return Calibration(
+        model=known.model,
+        calls=known.calls + 1,
+        ratio=before + weight * (reported / counted - before),
+        raw=known.raw + weight * (abs(counted - reported) / reported - known.raw),
+        error=known.error + weight * (abs(counted * before - reported) / reported - known.error),
+    )
+
+
+def show(known: Calibration) -> str:
+    """Show what was learned, in a line."""
+    if not known.calls:
+        return f"{known.model}: nothing reported yet"
+    plural = "" if known.calls == 1 else "s"
+    return (
+        f"{known.model}: counts × {known.ratio:.3f} by {known.calls} call{plural}, off by {known.error:.1%} on average"
+    )
+
+
+def write(known: Calibration) -> str:
+    """Write it as JSON."""
+    return json.dumps({name: getattr(known, name) for name in ("calls", "error", "model", "ratio", "raw")})
+
+
+def read(text: str) -> Calibration:
+    """Read it again."""
+    return Calibration(**json.loads(text))

@@ -1,0 +1,112 @@
+"""Comparing what a turn wants with what its session has sent; nothing is changed by it."""
+
+from collections.abc import Iterator
+
+from foreword.errors import InputError
+from foreword.ledger.change import Change, list_changes
+from foreword.ledger.choice import Case, Choice, Moment, choose, look
+from foreword.ledger.cost import find_difference
+from foreword.ledger.line import Base, Channel, Update, draw_blocks, lead, replay
+from foreword.ledger.notice import add_tail, settle, write
+from foreword.ledger.standing import Decision, Deed, Ground, Rebase, Standing, pick
+from foreword.ledger.state import Frozen, digest
+from foreword.ledger.wanted import Wanted
+from foreword.render import Prompt
+from foreword.words import Policy
+
+SAME = "the prefix is the same, byte for byte"
+MOVING = (Ground.MODEL, Ground.TOOLS, Ground.COMPACTED)  # they move what was sent even where the base stays
+
+
+def compare(frozen: Frozen | None, wanted: Wanted, moment: Moment) -> Standing:
+    """Decide what is done about every section that differs from what the session has been told."""
+    if frozen is None:
+        return Standing(prompt=wanted.prompt, base=wanted.base, identity=wanted.identity, heard=digest(wanted.said))
+    if frozen.identity.clearance != wanted.identity.clearance:
+        was, now = frozen.identity.clearance, wanted.identity.clearance
+        raise InputError(f"a session keeps its clearance for life: this one is {was}, and the turn is {now}")
+    told = replay(frozen.base, frozen.updates)
+    case = Case(
+        frozen=frozen,
+        wanted=wanted,
+        told=told,
+        changes=tuple(list_changes(told, frozen.base, wanted)),
+        outlook=look(frozen, wanted, moment),
+        facts=moment.facts,
+    )
+    choice, ground, reason = choose(case)
+    return carry_out(case, choice, find_rebase(case, choice, ground, reason), reason)
+
+
+def find_rebase(case: Case, choice: Choice, ground: Ground | None, reason: str) -> Rebase | None:
+    """Find where the prefix moves, if it does, and what that costs."""
+    moved, outlook = find_difference(case.frozen.base, choice.base), case.outlook
+    if moved is None and ground is not Ground.PRIVATE:
+        ground, reason = (outlook.ground, outlook.reason) if outlook.ground in MOVING else (None, "")
+    if ground is None:
+        return None
+    section, byte = moved or ("", len(case.frozen.base.text.encode("utf-8", "surrogatepass")))
+    usd = choice.lost * (outlook.rates.write - outlook.rates.read) if outlook.rates.usd else None
+    return Rebase(ground=ground, reason=reason, section=section, byte=byte, tokens=choice.lost, usd=usd)
+
+
+def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> Standing:
+    """Make what is sent of a choice."""
+    wanted, frozen, layout = case.wanted, case.frozen, case.wanted.layout
+    gone = tuple(
+        update
+        for update in (*frozen.settled, *frozen.updates)
+        if update.line is not None and update.id in wanted.withheld
+    )
+    settled = tuple(update for update in choice.settled if update not in gone)
+    tail = write(layout, pick(choice.appended, Channel.TAIL), settle(layout, settled))
+    return Standing(
+        prompt=add_tail(join(choice.base, wanted.prompt), layout, tail),
+        base=choice.base,
+        identity=wanted.identity,
+        reason=rebase.reason if rebase else reason if case.changes else SAME,
+        decisions=tuple(decide(case, choice, rebase, reason)),
+        rebase=rebase,
+        new=choice.appended,
+        updates=(*choice.kept, *choice.appended),
+        settled=tuple(stay(wanted, (*frozen.settled, *settled), gone)),
+        scrub=tuple(update.said for update in gone),
+        heard=digest(wanted.said),
+        inserted=write(layout, pick(choice.appended, Channel.SYSTEM), ""),
+    )
+
+
+def join(base: Base, prompt: Prompt) -> Prompt:
+    """Put a base in the place of a prompt's own leading part."""
+    return Prompt(blocks=(*draw_blocks(base), *prompt.blocks[len(lead(prompt.blocks)) :]))
+
+
+def stay(wanted: Wanted, updates: tuple[Update, ...], gone: tuple[Update, ...]) -> Iterator[Update]:
+    """List the updates that stand in the history still."""
+    for update in updates:
+        if update not in gone and (not wanted.said or any(update.said in text for text in wanted.said)):
+            yield update
+
+
+def decide(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> Iterator[Decision]:
+    """Say what is done about each change."""
+    said = {update.id: update for update in choice.appended}
+    for change in case.changes:
+        if change.id in choice.held:
+            deed, why = Deed.HOLD, hold(change)
+        elif change.id in said:
+            deed, why = (
+                Deed.APPEND,
+                reason if rebase is None else f"its block stays where it is, though {rebase.reason}",
+            )
+        else:
+            deed, why = Deed.REBASE, rebase.reason if rebase else SAME
+        tokens = said[change.id].tokens if change.id in said else 0
+        yield Decision(section=change.id, what=change.what, deed=deed, reason=why, policy=change.policy, tokens=tokens)
+
+
+def hold(change: Change) -> str:
+    """Say until when a change waits."""
+    if change.policy is Policy.NEXT_SESSION:
+        return "waits for the next session, as its policy says"
+    return "waits until the cache is cold, as its policy says"

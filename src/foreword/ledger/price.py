@@ -1,0 +1,92 @@
+"""The price of an edit before it is made: now, appended, once the cache is cold, or in the next session."""
+
+from foreword.frozen import frozen
+from foreword.ledger.change import Change, list_changes
+from foreword.ledger.choice import Case, Moment, look, weigh
+from foreword.ledger.line import replay
+from foreword.ledger.state import Frozen
+from foreword.ledger.wanted import Wanted
+from foreword.words import Policy
+
+
+@frozen(eq=True)
+class Offer:
+    """What an edit costs under one policy."""
+
+    policy: Policy
+    again: int
+    """Tokens that are billed again in the next call."""
+    more: int
+    """Tokens that every further call has more, or fewer."""
+    once: float
+    """What the next call costs more because of it."""
+    each: float
+    """What each further call costs more."""
+    calls: int
+    """The further calls that are expected of this session."""
+    usd: bool
+    """Whether the costs are US dollars; else tokens of input, where no price is known."""
+    allowed: bool = True
+    """Whether it may be done: what governs safety does not travel in a message of a user."""
+
+    @property
+    def total(self) -> float:
+        """What it costs over all that is expected of this session."""
+        return self.once + self.calls * self.each
+
+
+@frozen(eq=True)
+class Quote:
+    """What an edit costs, under each policy, and what would be done without one."""
+
+    sections: tuple[str, ...]
+    offers: tuple[Offer, ...]
+    best: Policy | None
+    """The cheapest that takes effect in this session; none where nothing differs."""
+
+
+def quote(frozen: Frozen, wanted: Wanted, moment: Moment) -> Quote:
+    """Quote what the differences between what a session knows and what is wanted would cost it."""
+    told = replay(frozen.base, frozen.updates)
+    changes = tuple(list_changes(told, frozen.base, wanted))
+    outlook = look(frozen, wanted, moment)
+    case = Case(
+        frozen=frozen, wanted=wanted, told=told, changes=tuple(map(free, changes)), outlook=outlook, facts=moment.facts
+    )
+    if not changes:
+        return Quote(sections=(), offers=(), best=None)
+    rates = outlook.rates
+    moved = weigh(case, min(change.block for change in changes))
+    said = weigh(case, case.none)
+    more = moved.base.tokens - frozen.base.tokens
+    appended = sum(update.tokens for update in said.appended)
+    able = moment.facts.system_messages or not any(change.governs for change in changes)
+    amounts = (
+        (Policy.NOW, moved.lost, more, moved.lost * (rates.write - rates.read) + more * rates.write, True),
+        (Policy.APPEND, 0, appended, appended * rates.write, able),
+        (Policy.COLD, 0, more, 0.0, True),
+        (Policy.NEXT_SESSION, 0, 0, 0.0, True),
+    )
+    offers = tuple(
+        Offer(
+            policy=policy,
+            again=again,
+            more=more,
+            once=once,
+            each=more * rates.read,
+            calls=outlook.further,
+            usd=rates.usd,
+            allowed=allowed,
+        )
+        for policy, again, more, once, allowed in amounts
+    )
+    best = min((one for one in offers[:2] if one.allowed), key=lambda one: one.total)
+    return Quote(sections=tuple(change.id for change in changes), offers=offers, best=best.policy)
+
+
+def free(change: Change) -> Change:
+    """Take its policy from a change, since all of them are asked for."""
+    return Change(
+        id=change.id, before=change.before, after=change.after, block=change.block, policy=Policy.AUTO,
+        private=change.private,
+    )  # fmt: skip

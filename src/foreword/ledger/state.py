@@ -1,0 +1,194 @@
+"""The state of a session's ledger: what was sent, frozen. It is made anew only once a provider has accepted."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from hashlib import sha256
+from itertools import accumulate
+
+from foreword.caching import Block, Kept, PrefixCache, name_prefixes
+from foreword.caching.cache import Counted, split
+from foreword.frozen import frozen
+from foreword.ledger.line import Base, Update
+from foreword.tokens.caches import CacheFacts
+from foreword.words import Trust
+
+GAPS = 64  # gaps between calls that are remembered
+
+
+@frozen(eq=True)
+class Piece:
+    """A block of a request as its provider's cache saw it."""
+
+    key: str
+    tokens: int
+    size: int
+    """Its bytes."""
+    name: str
+    """The tool, `system`, or the number of the message and who said it."""
+    part: str
+    """tools, system or messages."""
+    ttl: str = ""
+
+
+@frozen(eq=True)
+class Sent:
+    """One request that a provider has accepted."""
+
+    model: str
+    pieces: tuple[Piece, ...]
+    at: datetime
+    turn: str = ""
+    """Which turn it belongs to; the calls of a tool loop share one."""
+
+    @property
+    def tokens(self) -> int:
+        """What we think the request weighs."""
+        return sum(piece.tokens for piece in self.pieces)
+
+    @property
+    def marks(self) -> list[int]:
+        """Where its marks are."""
+        return [at for at, piece in enumerate(self.pieces) if piece.ttl]
+
+    @property
+    def ends(self) -> list[int]:
+        """The tokens up to the end of each piece."""
+        return list(accumulate(piece.tokens for piece in self.pieces))
+
+    def measure(self, part: str) -> int:
+        """Weigh one part of the request."""
+        return sum(piece.tokens for piece in self.pieces if piece.part == part)
+
+
+@frozen(eq=True)
+class Alive:
+    """A prefix that the provider is believed to have: up to which piece, until when, how much longer by each use."""
+
+    at: int
+    until: datetime
+    seconds: int
+
+
+@frozen(eq=True)
+class Heard:
+    """What was said before a turn, by its length and its hash, so that a rewritten history is noticed."""
+
+    count: int = 0
+    sha: str = ""
+
+
+@frozen(eq=True)
+class Identity:
+    """What no cache outlives, beside the text: clearance, model and tools."""
+
+    clearance: Trust = Trust.PUBLIC
+    model: str = ""
+    tools: str = ""
+    """The hash of the tools."""
+
+
+@frozen(eq=True)
+class Frozen:
+    """What a session has sent."""
+
+    identity: Identity
+    base: Base
+    updates: tuple[Update, ...] = ()
+    """What was said about sections since, and still counts."""
+    settled: tuple[Update, ...] = ()
+    """What was said once and stands in the history still, though the base holds it now."""
+    heard: Heard = Heard()
+    last: Sent
+    alive: tuple[Alive, ...] = ()
+    gaps: tuple[float, ...] = ()
+    """Seconds between the newest calls."""
+    calls: int = 0
+    turns: int = 0
+
+
+def digest(texts: Sequence[str]) -> Heard:
+    """Take the hash of what was said."""
+    return Heard(count=len(texts), sha=sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32])
+
+
+def continues(heard: Heard, texts: Sequence[str]) -> bool:
+    """Whether a history goes on from the one that was heard."""
+    return not heard.sha or (len(texts) >= heard.count and digest(texts[: heard.count]) == heard)
+
+
+def capture(blocks: Sequence[Block], facts: CacheFacts, count: Callable[[str], int]) -> tuple[Piece, ...]:
+    """Capture the blocks of a request as its provider's cache sees them."""
+    seen = blocks if facts.marked else split(blocks)
+    return tuple(make_piece(block, block.tokens if block.tokens >= 0 else count(block.text)) for block in seen)
+
+
+@lru_cache(maxsize=8_192)
+def make_piece(block: Block, tokens: int) -> Piece:
+    """Make a piece; most blocks of a request were in the one before."""
+    return Piece(
+        key=sha256(block.key.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+        tokens=tokens,
+        size=len(block.text.encode("utf-8", "surrogatepass")),
+        name=block.name,
+        part=find_part(block.name),
+        ttl=block.ttl,
+    )
+
+
+def find_part(name: str) -> str:
+    """Find the part of a request that a block belongs to; a system message that opens a conversation is no message."""
+    if name.startswith("tool "):
+        return "tools"
+    return "messages" if name[:1].isdigit() and name != "0 system" else "system"
+
+
+def show_pieces(pieces: Sequence[Piece]) -> list[Block]:
+    """Show pieces as the rules of a cache take them."""
+    return list(map(show_piece, pieces))
+
+
+@lru_cache(maxsize=8_192)
+def show_piece(piece: Piece) -> Block:
+    """Show one piece."""
+    return Block(key=piece.key, text="", ttl=piece.ttl, tokens=piece.tokens, name=piece.name)
+
+
+def believe(frozen: Frozen | None, facts: CacheFacts, now: datetime) -> PrefixCache:
+    """Make the cache that the provider is believed to have for this session."""
+    kept: dict[str, Kept] = {}
+    if frozen is not None:
+        names = name_prefixes(frozen.last.model, show_pieces(frozen.last.pieces))
+        for one in frozen.alive:
+            # Where any beginning is kept, what keeps the longest keeps all of them.
+            for name in names[one.at : one.at + 1] if facts.marked else names[: one.at + 1]:
+                kept[name] = Kept(until=one.until, seconds=one.seconds)
+    return PrefixCache(lambda: now, lambda _: 0, kept)
+
+
+def predict(frozen: Frozen | None, sent: Sent, facts: CacheFacts) -> Counted:
+    """Predict what a provider reads and writes for a request."""
+    return foresee(frozen, sent, facts)[0]
+
+
+def foresee(frozen: Frozen | None, sent: Sent, facts: CacheFacts) -> tuple[Counted, tuple[Alive, ...]]:
+    """Foresee what a provider reads and writes for a request, and what it has afterwards."""
+    cache, blocks = believe(frozen, facts, sent.at), show_pieces(sent.pieces)
+    counted = cache.use(sent.model, blocks, facts)
+    names = name_prefixes(sent.model, blocks)
+    # Where any beginning is kept, the longest stands for all of them.
+    found = ((at, cache.kept.get(name)) for at, name in enumerate(names) if facts.marked or at == len(names) - 1)
+    alive = (Alive(at=at, until=kept.until, seconds=kept.seconds) for at, kept in found if kept is not None)
+    return counted, tuple(one for one in alive if one.until > sent.at)
+
+
+def measure_warm(frozen: Frozen, now: datetime, facts: CacheFacts) -> int:
+    """Weigh what the provider still has of the last request."""
+    ends = frozen.last.ends
+    warm = max((ends[one.at] for one in frozen.alive if one.until > now), default=0)
+    return warm if warm >= facts.minimum else 0
+
+
+def find_idle(frozen: Frozen, now: datetime) -> timedelta:
+    """Find how long nothing was sent."""
+    return now - frozen.last.at

@@ -1,0 +1,100 @@
+"""What a turn wants its session to know: the leading stable part of its prompt, line by line."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+from hashlib import sha256
+
+from foreword.budget import Fit, Fitted
+from foreword.frozen import frozen
+from foreword.ledger.line import Base, Line, lead
+from foreword.ledger.state import Identity
+from foreword.render import Block, Layout, Prompt, Span
+from foreword.sources import Missing
+from foreword.turn import Message, Toolset
+from foreword.words import Policy, Trust, Verdict
+
+
+@frozen
+class Wanted:
+    """What a turn wants to be known, and what that depends on."""
+
+    identity: Identity
+    prompt: Prompt
+    """The prompt as it was rendered."""
+    base: Base
+    """Its leading stable part."""
+    layout: Layout
+    """How updates are drawn, and weighed."""
+    tool_tokens: int = 0
+    edits: Mapping[str, Policy] = field(default_factory=dict)
+    """What was decided about single edits, by section; also for sections that are gone."""
+    withheld: frozenset[str] = frozenset()
+    """Sections that this clearance may not see: if it has seen them before, they go at once and leave no trace."""
+    said: tuple[str, ...] = ()
+    """What was said before this turn, as it was sent."""
+    folded: bool = False
+    """Whether it is known to have been rewritten; else that is found out from what was said."""
+
+
+@frozen
+class Draft:
+    """A prompt as it was rendered, with what the ledger needs to know about it."""
+
+    prompt: Prompt
+    fit: Fit
+    layout: Layout
+    clearance: Trust
+    model: str
+    tools: Toolset
+    said: tuple[Message, ...] = ()
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    """What the owner has decided about edits, by file."""
+
+
+def want(draft: Draft, edits: Mapping[str, Policy], *, folded: bool = False) -> Wanted:
+    """Say what a turn wants; what was decided about a single edit wins over what holds for its file."""
+    schemas = "\n".join(tool.schema for tool in draft.tools.tools)
+    return Wanted(
+        identity=Identity(clearance=draft.clearance, model=draft.model, tools=sha256(schemas.encode()).hexdigest()),
+        prompt=draft.prompt,
+        base=find_base(draft, edits),
+        layout=draft.layout,
+        tool_tokens=draft.fit.tool_tokens,
+        edits=edits,
+        withheld=frozenset(list_withheld(draft.fit)),
+        said=tuple(message.text for message in draft.said),
+        folded=folded,
+    )
+
+
+def find_base(draft: Draft, edits: Mapping[str, Policy]) -> Base:
+    """Find the lines of the leading stable part."""
+    known = {one.item.id: one for run in draft.fit.runs for one in run.items if isinstance(one, Fitted)}
+    blocks = []
+    for block in lead(draft.prompt.blocks):
+        lines = (make_line(known[span.id], block, span, draft) for span in block.spans)
+        blocks.append(tuple(replace(line, policy=edits.get(line.id, line.policy)) for line in lines))
+    return Base(blocks=tuple(blocks))
+
+
+def make_line(one: Fitted, block: Block, span: Span, draft: Draft) -> Line:
+    """Make the line of a section."""
+    section = one.item
+    return Line(
+        id=span.id,
+        title=section.title or section.slot.title or section.id,
+        pace=block.pace,
+        text=draft.layout.draw(section, one.body or ""),
+        piece=block.text[span.start : span.end],
+        tokens=span.tokens,
+        governs=section.slot.governs,
+        policy=draft.policies.get(section.path, Policy.AUTO),
+    )
+
+
+def list_withheld(fit: Fit) -> Iterator[str]:
+    """List the sections that the clearance of the turn may not see."""
+    for run in fit.runs:
+        for one in run.items:
+            if one.verdict is Verdict.WITHHELD:
+                yield one.id if isinstance(one, Missing) else one.item.id

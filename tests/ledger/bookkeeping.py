@@ -1,0 +1,187 @@
+"""Sessions for the ledger's tests: sections as plain texts, requests as blocks, a provider that keeps its own cache."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from foreword.caching import Block, PrefixCache
+from foreword.ledger import (
+    Base,
+    Identity,
+    Line,
+    Moment,
+    Sent,
+    Wanted,
+    advance,
+    capture,
+    compare,
+    predict,
+)
+from foreword.ledger.blame import Answered, account
+from foreword.ledger.breakpoints import choose
+from foreword.ledger.line import draw_blocks, lead
+from foreword.render import Block as Text
+from foreword.render import Layout, Prompt, Span
+from foreword.simulate.design import make
+from foreword.simulate.ours import PLAIN, mark
+from foreword.testing import NOON
+from foreword.tokens import Counter, Meter, find
+from foreword.tokens.caches import CacheFacts
+from foreword.words import Pace, Placement, Policy, Trust
+
+SONNET = "anthropic:claude-sonnet-5"  # takes no system message in mid-conversation
+OPUS = "anthropic:claude-opus-5"  # takes one
+GPT = "openai:gpt-5.4"
+MARKED_GPT = "openai:gpt-5.6"
+GEMINI = "google:gemini-3-pro-preview"
+LOCAL = "local:smollm2"
+MODELS = (SONNET, OPUS, GPT, MARKED_GPT, GEMINI, LOCAL)
+
+
+def lines(name, count=30):
+    """Write a text of so many lines, each about ten tokens."""
+    return "\n".join(f"{name} says on line {number} what it always says." for number in range(count))
+
+
+SECTIONS = {
+    "core": (Pace.STATIC, lines("core")),
+    "soul": (Pace.STATIC, lines("soul", 60)),
+    "agents": (Pace.STATIC, lines("agents", 90)),
+    "user": (Pace.SESSION, lines("user")),
+    "overlay": (Pace.SESSION, lines("overlay", 20)),
+    "menu": (Pace.SESSION, lines("menu", 20)),
+}
+GOVERNING = ("core", "overlay")
+TOOLS = {f"tool_{number}": lines(f"tool {number}", 20) for number in range(6)}
+
+
+def make_base(sections, meter, policies):
+    """Make the lines of sections."""
+    made = {}
+    for name, (pace, body) in sections.items():
+        text = f"## {name.title()}\n{body}\n\n"
+        line = Line(id=name, title=name.title(), pace=pace, text=text, piece=text, tokens=meter.count(text),
+                    governs=name in GOVERNING, policy=policies.get(name, Policy.AUTO))  # fmt: skip
+        made.setdefault(pace, []).append(line)
+    return Base(blocks=tuple(tuple(made[pace]) for pace in sorted(made)))
+
+
+@dataclass
+class House:
+    """One session with everything about it, moved by hand."""
+
+    model: str = SONNET
+    sections: dict = field(default_factory=lambda: dict(SECTIONS))
+    tools: dict = field(default_factory=lambda: dict(TOOLS))
+    policies: dict = field(default_factory=dict)
+    edits: dict = field(default_factory=dict)
+    withheld: frozenset = frozenset()
+    clearance: Trust = Trust.FULL
+    now: datetime = NOON
+    facts: CacheFacts | None = None
+    frozen = None
+    standing = None
+    turn: int = 0
+    said: list = field(default_factory=list)
+    """The conversation as blocks of the wire."""
+    provider: PrefixCache | None = None
+    folded: bool = False
+
+    def __post_init__(self):
+        self.meter = Meter(find(self.model, {}), Counter(find(self.model, {}).tokenizer))
+        self.facts = self.facts or find(self.model, {}).cache
+        self.layout = Layout(PLAIN, self.meter)
+        self.provider = PrefixCache(lambda: self.now, self.meter.count)
+
+    def become(self, model):
+        """Ask another model from now on."""
+        self.model, self.facts = model, find(model, {}).cache
+
+    def wait(self, seconds):
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+
+    def want(self):
+        """Say what the next turn wants."""
+        base = make_base(self.sections, self.meter, self.policies)
+        clock = f"It is {self.now:%H:%M:%S}."
+        span = Span("time", 0, len(clock), self.meter.count(clock))
+        tail = Text(pace=Pace.TURN, placement=Placement.TAIL, text=clock, tokens=span.tokens, spans=(span,))
+        return Wanted(
+            identity=Identity(clearance=self.clearance, model=self.model, tools=repr(sorted(self.tools.items()))),
+            prompt=Prompt(blocks=(*draw_blocks(base), tail)),
+            base=base,
+            layout=self.layout,
+            tool_tokens=sum(self.meter.count(text) for text in self.tools.values()),
+            edits=dict(self.edits),
+            withheld=self.withheld,
+            said=tuple(block.text for block in self.said),
+            folded=self.folded,
+        )
+
+    def begin(self):
+        """Begin a turn: compare, and put the newest message behind what was said."""
+        self.turn += 1
+        self.standing = compare(self.frozen, self.want(), Moment(now=self.now, facts=self.facts))
+        for gone in self.standing.scrub:
+            self.said = [replace_text(block, gone) for block in self.said]
+        tail = "".join(b.text for b in self.standing.prompt.blocks if b.placement is Placement.TAIL)
+        place = f"{len(self.said)} user"
+        self.said += [make(place, tail), make(place, f"Message {self.turn}.")]
+        if self.standing.inserted:
+            self.said.append(make(f"{len(self.said)} system", self.standing.inserted))
+        return self.standing
+
+    def request(self):
+        """Make the blocks of the next request, without marks."""
+        tools = [make(f"tool {name}", text) for name, text in self.tools.items()]
+        system = [make("system", block.text) for block in lead(self.standing.prompt.blocks)]
+        return [*tools, *system, *self.said], range(len(tools), len(tools) + len(system))
+
+    def send(self, blocks=None, marks=None):
+        """Send a request as it is, or with other blocks or marks; return what was sent and what it used."""
+        own, stable = self.request()
+        blocks = own if blocks is None else blocks
+        sent = Sent(model=self.model, pieces=capture(blocks, self.facts, self.meter.count), at=self.now,
+                    turn=str(self.turn))  # fmt: skip
+        if marks is None:
+            marks = {one.at: one.ttl for one in choose(self.frozen, sent, self.facts, stable)}
+        sent = replace(sent, pieces=mark(sent.pieces, marks))
+        self.marks = marks
+        self.predicted = predict(self.frozen, sent, self.facts)
+        counted = self.provider.use(self.model, mark(blocks, marks), self.facts)
+        self.account = account(self.frozen, Answered(base=self.standing.base, sent=sent, reported=counted), self.facts)
+        self.frozen = advance(self.frozen, self.standing, sent, self.facts)
+        self.folded = False
+        return counted
+
+    def answer(self, calls=0):
+        """Let the model answer, with so many calls of tools at once and their results."""
+        at = len(self.said)
+        if not calls:
+            self.said.append(make(f"{at} assistant", f"Answer {self.turn}."))
+            return
+        self.said += [make(f"{at} assistant", f"call {self.turn}.{number}") for number in range(calls)]
+        self.said += [make(f"{at + calls} user", f"result {self.turn}.{at}.{number}") for number in range(calls)]
+
+    def talk(self, *loops):
+        """Have a whole turn, with tool loops of so many calls at once."""
+        self.begin()
+        counted = self.send()
+        for calls in loops:
+            self.answer(calls)
+            self.wait(5)
+            counted = self.send()
+        self.answer()
+        return counted
+
+    def edit(self, name, old="line 3 ", new="line three "):
+        """Edit a section."""
+        pace, text = self.sections[name]
+        self.sections[name] = (pace, text.replace(old, new, 1))
+
+
+def replace_text(block, gone):
+    """Take a text out of a block."""
+    if gone not in block.text:
+        return block
+    return Block(key=block.key.replace(gone, "…"), text=block.text.replace(gone, "…"), name=block.name)

@@ -1,0 +1,251 @@
+"""Claims about blame: each break that is made on purpose is found, by its section and its byte."""
+
+from dataclasses import replace
+
+import pytest
+from bookkeeping import GPT, LOCAL, MARKED_GPT, SONNET, House
+
+from foreword.caching.cache import Counted
+from foreword.ledger.blame import Answered, Cause, account, confirm
+from foreword.simulate.design import make
+from foreword.words import Pace, Policy
+
+
+@pytest.fixture
+def house():
+    """A session in the middle of a talk."""
+    return settle(House())
+
+
+def settle(house):
+    """Let a session talk for a while."""
+    for _ in range(3):
+        house.talk(1)
+        house.wait(30)
+    return house
+
+
+def provoke(house, blocks=None, marks=None):
+    """Send a request that breaks something, and return the blame."""
+    house.begin()
+    own, _ = house.request()
+    house.send(blocks(own) if blocks else None, marks)
+    return house.account.blame
+
+
+def rebase(house, *sections):
+    """Let edits apply at once, which a ledger would not do by itself."""
+    house.edits = dict.fromkeys(sections, Policy.NOW)
+
+
+def find_byte(house, before):
+    """The first byte of the system part that differs, counted another way."""
+    after = house.standing.base.text.encode()
+    return next(at for at, (old, new) in enumerate(zip(before.encode(), after, strict=False)) if old != new)
+
+
+def test_nothing_to_blame(house):
+    """A session that only goes on has no misses, and every prediction is what is reported."""
+    for _ in range(5):
+        house.wait(40)
+        house.talk(2, 1)
+        assert house.account.blame is None
+        assert house.account.predicted == house.account.reported
+
+
+@pytest.mark.parametrize("section", ["core", "soul", "agents", "user", "menu"])
+def test_an_edited_section(house, section):
+    """1 to 5: a section that was edited, of any pace, first or last."""
+    before = house.frozen.base.text
+    house.edit(section)
+    rebase(house, section)
+    blame = provoke(house)
+    assert (blame.cause, blame.where, blame.byte) == (Cause.SECTION, section, find_byte(house, before))
+    assert blame.tokens > 0
+
+
+def test_a_section_is_gone(house):
+    """6: a section that was removed."""
+    before = house.frozen.base.text
+    del house.sections["agents"]
+    rebase(house, "agents")
+    blame = provoke(house)
+    assert (blame.cause, blame.where, blame.byte) == (Cause.SECTION, "agents", find_byte(house, before))
+
+
+def test_a_section_has_come(house):
+    """7: a section that was added before others."""
+    before = house.frozen.base.text
+    house.sections = {"about": (Pace.STATIC, "About the house."), **house.sections}
+    rebase(house, "about")
+    blame = provoke(house)
+    assert (blame.cause, blame.where, blame.byte) == (Cause.SECTION, "about", find_byte(house, before))
+
+
+def test_sections_in_another_order(house):
+    """8: sections that changed places; the model knows the same, so that only a fault could send them."""
+    before = house.frozen.base
+    house.begin()
+    static, session = before.blocks
+    moved = replace(before, blocks=((static[1], static[0], *static[2:]), session))
+    house.standing = replace(house.standing, base=moved)
+    own, stable = house.request()
+    own[stable[0]] = make("system", "".join(line.piece for line in moved.blocks[0]))
+    house.send(own)
+    blame = house.account.blame
+    assert (blame.cause, blame.where) == (Cause.SECTION, "soul")
+    assert blame.byte == find_byte(house, before.text)
+
+
+def test_a_clock_behind_the_stable_sections():
+    """9: a system part that tells the time, as some dialects do."""
+    house = House()
+    for minute in range(2):
+        house.begin()
+        own, stable = house.request()
+        house.send([*own[: stable[-1] + 1], make("system", f"It is 12:0{minute}."), *own[stable[-1] + 1 :]])
+        house.answer()
+        house.wait(60)
+    blame = house.account.blame
+    assert (blame.cause, blame.where) == (Cause.SECTION, "system")
+    assert blame.byte == len(house.frozen.base.text.encode())
+
+
+@pytest.mark.parametrize("name", ["tool_0", "tool_3"])
+def test_another_tool(house, name):
+    """10 and 11: a tool whose words changed."""
+    before = sum(len(text.encode()) for each, text in house.tools.items() if each < name)
+    house.tools[name] = "Does something else."
+    blame = provoke(house)
+    assert (blame.cause, blame.where, blame.byte) == (Cause.TOOLS, name, before)
+
+
+def test_a_tool_more(house):
+    """12: a tool that stands before others."""
+    house.tools = {"lamp": "Turns on a lamp.", **house.tools}
+    blame = provoke(house)
+    assert (blame.cause, blame.where, blame.byte) == (Cause.TOOLS, "lamp", 0)
+
+
+def test_tools_in_another_order(house):
+    """13: the same tools in another order."""
+    house.tools = dict(reversed(house.tools.items()))
+    blame = provoke(house)
+    assert (blame.cause, blame.where, blame.byte) == (Cause.TOOLS, "tool_5", 0)
+
+
+def test_another_model(house):
+    """14: another model, which has a cache of its own."""
+    house.become("anthropic:claude-opus-5")
+    blame = provoke(house)
+    assert blame.cause is Cause.MODEL
+    assert blame.tokens > 3_000
+
+
+def test_too_late(house):
+    """15: an entry that lived no longer."""
+    house.wait(4_000)
+    blame = provoke(house)
+    assert blame.cause is Cause.EXPIRED
+    assert "min" in blame.reason
+
+
+def test_too_short():
+    """16: a request below the provider's minimum."""
+    house = House(sections={"core": (Pace.STATIC, "Be kind.")}, tools={})
+    house.talk()
+    assert provoke(house).cause is Cause.MINIMUM
+
+
+def test_too_many_blocks(house):
+    """17: more blocks than are looked back over, and no mark in between."""
+    house.answer(15)
+    house.begin()
+    own, _ = house.request()
+    house.send(marks={len(own) - 1: "5m"})
+    assert house.account.blame.cause is Cause.LOOKBACK
+
+
+def test_all_marks_stand_elsewhere(house):
+    """18: all four marks stand where they do not help."""
+    house.answer(40)
+    house.begin()
+    own, _ = house.request()
+    house.send(marks={len(own) - back: "5m" for back in (1, 2, 3, 4)})
+    assert house.account.blame.cause is Cause.LIMIT
+
+
+def test_a_rewritten_message(house):
+    """19: an old message that is not what was sent."""
+    at = 4
+    before = sum(len(block.text.encode()) for block in house.said[:at])
+    house.begin()
+    house.said[at] = make(house.said[at].name, "Something else was said.")
+    house.send()
+    blame = house.account.blame
+    assert (blame.cause, blame.where, blame.byte) == (Cause.HISTORY, house.said[at].name, before)
+
+
+def test_a_history_that_lost_its_beginning(house):
+    """20: a conversation whose beginning was left out."""
+    house.said = house.said[6:]
+    blame = provoke(house)
+    assert (blame.cause, blame.byte) == (Cause.HISTORY, 0)
+
+
+def test_a_tail_that_did_not_stay(house):
+    """21: a tail that was taken out of an old message."""
+    house.begin()
+    del house.said[0]
+    house.send()
+    assert (house.account.blame.cause, house.account.blame.byte) == (Cause.HISTORY, 0)
+
+
+@pytest.mark.parametrize("model", [SONNET, GPT, MARKED_GPT, LOCAL])
+def test_the_provider_forgets(model):
+    """22: the same was sent in time, and the provider had it no longer."""
+    house = settle(House(model=model))
+    house.provider.clear()
+    blame = provoke(house)
+    assert blame.cause is Cause.PROVIDER
+    assert blame.tokens > 1_000
+
+
+@pytest.mark.parametrize("model", [GPT, MARKED_GPT, LOCAL])
+@pytest.mark.parametrize("section", ["core", "menu"])
+def test_other_providers(model, section):
+    """An edited section is found by every kind of cache."""
+    house = settle(House(model=model))
+    before = house.frozen.base.text
+    house.edit(section)
+    rebase(house, section)
+    blame = provoke(house)
+    assert (blame.cause, blame.where, blame.byte) == (Cause.SECTION, section, find_byte(house, before))
+
+
+def test_only_the_first_cause(house):
+    """Of two breaks the first is named: what changed while the cache was cold cost nothing more."""
+    house.edit("soul")
+    house.wait(4_000)
+    assert provoke(house).cause is Cause.EXPIRED
+
+
+def test_counts_of_another_scale(house):
+    """A provider whose tokens are smaller than we think is not blamed for it."""
+    house.begin()
+    before = house.frozen
+    house.send()
+    reported = house.account.reported
+    more = Counted(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
+    answered = Answered(base=house.standing.base, sent=house.frozen.last, reported=more)
+    assert account(before, answered, house.facts).blame is None
+
+
+def test_a_second_opinion(house):
+    """A provider's own diagnosis is set beside ours; what it calls otherwise is no opinion."""
+    house.edit("soul")
+    rebase(house, "soul")
+    blame = provoke(house)
+    assert confirm(blame, "system_changed").confirmed is True
+    assert confirm(blame, "tools_changed").confirmed is False
+    assert confirm(blame, "unavailable").confirmed is None

@@ -1,0 +1,160 @@
+"""Claims about the ledger as a stage of the flow, with a workspace on the disk."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from foreword.caching import list_blocks
+from foreword.ledger import Book, Deed, Ground, Moment, Sent, advance, capture
+from foreword.ledger.breakpoints import choose
+from foreword.prices import find_prices
+from foreword.standin.rules import judge_anthropic
+from foreword.testing import NOON, make_workspace, write_files
+from foreword.turn import Message, Tool, Toolset, Turn
+from foreword.wire import put_marks
+from foreword.words import Policy, Trust
+
+SONNET, OPUS = "anthropic:claude-sonnet-5", "anthropic:claude-opus-5"
+YAML = "owner: alice\nusers: {alice: {trust: full}}\nprompt: {files: [%s]}\n"
+FILES = {
+    "SOUL.md": "".join(f"{number}. Be dry, kind and exact in all that you say.\n" for number in range(120)),
+    "USER.md": "".join(f"{number}. She keeps bees, and knows each by name.\n" for number in range(60)),
+    "rules/a.md": "Ask before you buy anything.\n",
+    "rules/b.md": "Keep the receipts.\n",
+}
+TOOLS = Toolset([Tool(name="lamps", description="Turns lamps on and off.", trust=Trust.PUBLIC)])
+
+
+class Sitting:
+    """A session with a workspace, whose requests are accepted one after the other."""
+
+    def __init__(self, folder, model=SONNET, listed=""):
+        self.folder, self.model, self.now = folder, model, NOON
+        self.workspace = make_workspace(folder, {**FILES, "foreword.yaml": YAML % listed})
+        self.facts = self.workspace.assemble(Turn(model=model)).terms.meter.facts.cache
+        self.frozen, self.history, self.edits = None, [], {}
+
+    def assemble(self, said="What is on?"):
+        """Assemble the next turn."""
+        turn = Turn(user="alice", situation="dm", model=self.model, tools=TOOLS, now=self.now, message=said,
+                    history=tuple(self.history))  # fmt: skip
+        moment = Moment(now=self.now, facts=self.facts, prices=find_prices(self.model, {}))
+        return self.workspace.assemble(turn, Book(frozen=self.frozen, moment=moment, edits=self.edits))
+
+    def send(self, said="What is on?"):
+        """Have a turn."""
+        assembly = self.assemble(said)
+        request = assembly.envelope("anthropic").request
+        blocks = list_blocks("anthropic", put_marks("anthropic", request, ()))
+        sent = Sent(model=self.model, pieces=capture(blocks, self.facts, assembly.terms.meter.count), at=self.now,
+                    turn=str(len(self.history)))  # fmt: skip
+        stable = [at for at, piece in enumerate(sent.pieces) if piece.part == "system"]
+        self.marked = put_marks("anthropic", request, choose(self.frozen, sent, self.facts, stable))
+        pieces = capture(list_blocks("anthropic", self.marked), self.facts, assembly.terms.meter.count)
+        self.frozen = advance(self.frozen, assembly.standing, replace(sent, pieces=pieces), self.facts)
+        newest = "".join(part["text"] for part in request["messages"][-1]["content"])
+        self.history += [Message(role="user", text=newest), Message(role="assistant", text="Nothing much.")]
+        self.now += timedelta(seconds=40)
+        return assembly
+
+    def write(self, **files):
+        """Write files, named with - for / and without their ending."""
+        write_files(self.folder, {f"{name.replace('_', '/')}.md": text for name, text in files.items()})
+        self.workspace.refresh(now=True)
+
+
+@pytest.fixture
+def sitting(tmp_path):
+    """A session of two turns."""
+    sitting = Sitting(tmp_path)
+    sitting.send()
+    sitting.send()
+    return sitting
+
+
+def test_an_edit_moves_no_byte(sitting):
+    """After an edit of SOUL.md the system part is sent as it was, and the change stands in the tail."""
+    before = sitting.assemble().envelope().request["system"]
+    sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
+    assembly = sitting.send()
+    assert assembly.envelope().request["system"] == before
+    assert assembly.standing.deed is Deed.APPEND
+    assert "+7. Be warm" in assembly.prompt.text
+    assert assembly.prompt.blocks[-1].spans[-1].id == "updates"
+    assert sitting.send().standing.deed is Deed.REUSE
+
+
+def test_once_it_is_cold_the_prompt_is_as_if_it_were_new(sitting):
+    """When the cache is cold the same bytes are sent as a new session would send."""
+    sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
+    sitting.send()
+    sitting.now += timedelta(hours=2)
+    assembly = sitting.send()
+    fresh = sitting.workspace.assemble(replace(assembly.turn))
+    assert assembly.standing.rebase.ground is Ground.COLD
+    assert assembly.envelope().request["system"] == fresh.envelope().request["system"]
+
+
+def test_a_file_says_when_its_edits_apply(tmp_path):
+    """`edits` of a file in foreword.yaml holds for every edit of it, and what is decided about one edit wins."""
+    sitting = Sitting(tmp_path, listed="{path: SOUL.md, trust: familiar, edits: next-session}")
+    sitting.send()
+    sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
+    assert sitting.assemble().standing.held == ("soul",)
+    sitting.edits = {"soul": Policy.NOW}
+    assert sitting.assemble().standing.rebase.ground is Ground.ORDERED
+
+
+def test_a_file_that_is_closed_to_this_clearance(tmp_path):
+    """A file whose trust is raised above the session's leaves the prompt at once, and nothing says so."""
+    sitting = Sitting(tmp_path, listed="{path: rules/a.md, trust: public}")
+    config = (tmp_path / "foreword.yaml").read_text()
+    write_files(tmp_path, {"foreword.yaml": config.replace("alice: {trust: full}", "alice: {trust: inner}")})
+    sitting.workspace.refresh(now=True)
+    sitting.send()
+    assert "before you buy" in sitting.frozen.base.text
+    closed = config.replace("trust: public", "trust: full").replace("alice: {trust: full}", "alice: {trust: inner}")
+    write_files(tmp_path, {"foreword.yaml": closed})
+    sitting.workspace.refresh(now=True)
+    standing = sitting.assemble().standing
+    assert "before you buy" not in standing.prompt.text
+    assert "no longer applies" not in standing.prompt.text
+    assert standing.rebase.ground is Ground.PRIVATE
+
+
+def test_a_shared_heading_is_no_change(sitting):
+    """When the first of several rules goes, the others say what they said, though a heading moved to the next one."""
+    (sitting.folder / "rules" / "a.md").unlink()
+    sitting.workspace.refresh(now=True)
+    standing = sitting.assemble().standing
+    assert [one.section for one in standing.decisions] == ["rules:a.md"]
+
+
+def test_the_requests_are_taken(sitting):
+    """Every request has at most four marks in an order that the provider takes, and its newest block is marked."""
+    for _ in range(5):
+        sitting.send()
+        assert not list(judge_anthropic({**sitting.marked, "max_tokens": 100}))
+        marks = json.dumps(sitting.marked).count("cache_control")
+        assert marks <= 4
+        assert "cache_control" in sitting.marked["messages"][-1]["content"][-1]
+
+
+def test_a_system_message_is_a_message_of_its_own(tmp_path):
+    """Where the model takes it, a change of what governs safety travels as a system message behind the newest one."""
+    listed = "{path: prompts/dm.md, trust: public}"
+    sitting = Sitting(tmp_path, OPUS, listed)
+    config = YAML % listed + "situations: {dm: {ceiling: full, prompt_overlay: prompts/dm.md}}\n"
+    write_files(tmp_path, {"foreword.yaml": config, "prompts/dm.md": "Speak softly.\n" * 30})
+    sitting.workspace.refresh(now=True)
+    sitting.send()
+    write_files(tmp_path, {"prompts/dm.md": "Speak softly.\n" * 30 + "And slowly.\n"})
+    sitting.workspace.refresh(now=True)
+    assembly = sitting.assemble()
+    newest = assembly.envelope().request["messages"]
+    assert [message["role"] for message in newest[-2:]] == ["user", "system"]
+    assert "slowly" in newest[-1]["content"][0]["text"]
+    assert "slowly" not in json.dumps(newest[-2])
+    assert not list(judge_anthropic({**assembly.envelope().request, "max_tokens": 100}))

@@ -1,0 +1,234 @@
+"""The ledger's laws, over generated sessions: the prefix stays, the model knows the truth, and marks are in order."""
+
+from dataclasses import replace
+
+from bookkeeping import GOVERNING, MODELS, SECTIONS, SONNET, House, lines
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foreword.ledger import Deed, Ground, replay
+from foreword.ledger.line import Channel
+from foreword.ledger.writing import name_base, read, read_base, write, write_base
+from foreword.words import Pace, Policy
+
+FREE = [Ground.COLD, Ground.MODEL]
+NAMES = [*SECTIONS, "note", "rules:a.md"]
+EXTRA = {"note": Pace.SESSION, "rules:a.md": Pace.STATIC}
+
+edits = st.tuples(st.just("edit"), st.sampled_from(NAMES), st.integers(0, 3), st.sampled_from([None, *Policy]))
+gone = st.tuples(st.just("remove"), st.sampled_from(NAMES), st.sampled_from([None, *Policy]))
+hidden = st.tuples(st.just("withhold"), st.sampled_from(["user", "menu", "note"]))
+gaps = st.tuples(st.just("wait"), st.sampled_from([1, 20, 90, 299, 301, 900, 1_801, 3_700, 90_000]))
+loops = st.tuples(st.just("loop"), st.lists(st.sampled_from([1, 1, 2, 9, 10, 30]), max_size=3))
+others = st.sampled_from([("fold",), ("tool",), ("model",), ("plan",), ("lost",)])
+turns = st.lists(st.one_of(edits, edits, gone, hidden, gaps, gaps, loops, loops, others), max_size=3)
+sessions = st.tuples(st.sampled_from(MODELS), st.lists(turns, min_size=2, max_size=9))
+
+
+class Watched(House):
+    """A session that holds its ledger to the laws with every request."""
+
+    loops: list | None = None
+    moved = False
+
+    def do(self, what, *args):
+        """Let something happen before a turn."""
+        if what == "edit":
+            name, kind, policy = args
+            pace, text = self.sections.get(name, (EXTRA.get(name), "")) if name in self.sections else find_new(name)
+            self.sections[name] = (pace, change(text, kind, self.turn))
+            self.order()
+            self.decide(name, policy)
+        elif what == "remove" and len(self.sections) > 1:
+            self.sections.pop(args[0], None)
+            self.decide(args[0], args[1])
+        elif what == "withhold" and len(self.sections) > 1:
+            self.sections.pop(args[0], None)
+            self.withheld |= {args[0]}
+        elif what == "wait":
+            self.wait(args[0])
+        elif what == "loop":
+            self.loops = args[0]
+        elif what == "fold" and len(self.said) > 8:
+            self.said, self.folded = self.said[-6:], True
+        elif what == "tool":
+            self.tools[f"tool_{len(self.tools)}"] = lines("another tool", 5)
+        elif what == "model":
+            self.become(SONNET if self.model != SONNET else "anthropic:claude-opus-5")
+
+    def order(self):
+        """Keep the order that a blueprint would have."""
+        self.sections = {name: self.sections[name] for name in sorted(self.sections, key=NAMES.index)}
+        for name in self.withheld & set(self.sections):
+            self.withheld -= {name}
+
+    def decide(self, name, policy):
+        """Decide about an edit, or leave it to the file."""
+        self.edits = {**self.edits, name: policy} if policy else self.edits
+        self.policies = self.edits
+
+    def live(self, things):
+        """Live through a turn, with the laws."""
+        self.loops = []
+        for thing in things:
+            self.do(*thing)
+        before, said = self.frozen, list(self.said)
+        standing = self.begin()
+        self.hold_the_truth(standing)
+        self.hold_the_history(said, standing)
+        if ("lost",) in things:
+            self.said = said  # the provider refused: nothing was sent, and nothing has changed
+            assert self.frozen is before
+            self.turn -= 1
+            return
+        for at, calls in enumerate([*self.loops, None]):
+            old = self.frozen
+            counted = self.send()
+            self.hold_the_prefix(old, standing, first=at == 0)
+            self.hold_the_marks()
+            # A provider may still have what an earlier base or another model left there; nothing else is a surprise.
+            assert self.predicted.total == counted.total
+            assert self.predicted.read <= counted.read
+            assert self.predicted == counted or standing.rebase or old is None or self.moved
+            self.moved = self.moved or bool(standing.rebase)
+            if calls is not None:
+                self.answer(calls)
+                self.wait(5)
+        self.answer()
+        self.hold_the_state()
+
+    def hold_the_truth(self, standing):
+        """Frozen sections with updates are the wanted ones, less those held."""
+        known = {name: line.text for name, line in replay(standing.base, standing.updates).items()}
+        wanted = {line.id: line.text for line in self.want().base.lines}
+        held = set(standing.held)
+        assert {name: text for name, text in known.items() if name not in held} == {
+            name: text for name, text in wanted.items() if name not in held
+        }
+        if self.frozen:
+            told = replay(self.frozen.base, self.frozen.updates)
+            for name in held:
+                assert known.get(name) == (told[name].text if name in told else None)
+        for name in held:
+            assert self.edits.get(name) in (Policy.COLD, Policy.NEXT_SESSION)
+        for update in standing.new:
+            assert update.channel is Channel.SYSTEM or update.id not in GOVERNING
+        for name in self.withheld:
+            assert f"{name} says" not in standing.prompt.text
+
+    def hold_the_history(self, said, standing):
+        """What was sent stays as sent, unless somebody may not see it any more."""
+        if not standing.scrub:
+            assert [block.key for block in self.said[: len(said)]] == [block.key for block in said]
+        assert (not standing.scrub) or standing.rebase.ground is Ground.PRIVATE
+        for name in self.withheld:
+            assert not any(f"{name} says" in block.text for block in self.said if "user" in block.name)
+
+    def hold_the_prefix(self, old, standing, *, first):
+        """Each request extends the last one, unless a rebase with a reason was recorded."""
+        if old is None:
+            return
+        last, now = old.last.pieces, self.frozen.last.pieces
+        extends = [piece.key for piece in now[: len(last)]] == [piece.key for piece in last]
+        if not (extends and old.last.model == self.frozen.last.model):
+            assert first, "the calls of one turn only append"
+            assert standing.rebase, standing.reason
+            assert standing.rebase.reason
+        if standing.rebase and standing.rebase.ground in FREE:
+            assert standing.rebase.free
+        if not standing.rebase and self.account.blame:
+            assert str(self.account.blame.cause) in ("expired", "minimum"), self.account
+
+    def hold_the_marks(self):
+        """Four at most, long before short, none below the minimum."""
+        lives = [self.marks[at] for at in sorted(self.marks)]
+        assert len(lives) <= self.facts.marks
+        assert lives == sorted(lives, key=["1h", "30m", "5m"].index)
+        ends = self.frozen.last.ends
+        assert all(ends[at] >= self.facts.minimum for at in self.marks)
+
+    def hold_the_state(self):
+        """The state outlives the process."""
+        base = self.frozen.base
+        assert read_base(write_base(base)) == base
+        again = read(write(self.frozen), {name_base(base): base}.__getitem__)
+        assert again == self.frozen
+        assert write(again) == write(self.frozen)
+        self.frozen = again
+
+
+def find_new(name):
+    """A section that is not there yet."""
+    return (SECTIONS[name][0] if name in SECTIONS else EXTRA[name], "")
+
+
+def change(text, kind, turn):
+    """Change a text in one of four ways."""
+    if not text or kind == 0:
+        return lines(f"new {turn}", 12)
+    if kind == 1:
+        return text.replace("line 3", f"line 3 (of turn {turn})", 1)
+    if kind == 2:
+        return f"{text}\n{lines(f'more {turn}', 3)}"
+    return text.replace("always", "never")
+
+
+@given(sessions)
+def test_the_ledger_keeps_its_laws(session):
+    """Over generated sessions the prefix extends or a reason is recorded, and the model knows what is true."""
+    model, turns = session
+    house = Watched(model=model)
+    for things in turns:
+        house.live(things)
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(SECTIONS)), st.integers(0, 3)), min_size=1, max_size=6))
+def test_several_agents_do_not_meet(edited):
+    """Two sessions at one provider, turn by turn, are each as they would be alone."""
+    alone, one, other = House(), House(), House(sections={"core": SECTIONS["core"], "soul": SECTIONS["agents"]})
+    other.provider = one.provider
+    for number, (name, kind) in enumerate(edited):
+        for house in (alone, one):
+            pace, text = house.sections[name]
+            house.sections[name] = (pace, change(text, kind, number))
+        other.talk(1)
+        for house in (alone, one):
+            house.talk(2)
+        assert alone.frozen == one.frozen
+        for house in (alone, one, other):
+            house.wait(40)
+
+
+@given(sessions)
+def test_what_is_compared_twice_is_the_same(session):
+    """A comparison depends on nothing but what it is given."""
+    model, turns = session
+    house = Watched(model=model)
+    for things in turns:
+        house.live([thing for thing in things if thing != ("lost",)])
+        again = House(model=model)
+        again.__dict__.update({**house.__dict__, "said": list(house.said)})
+        first, second = again.begin(), replace_said(again, house).begin()
+        assert (first.prompt.text, first.decisions, first.rebase) == (
+            second.prompt.text,
+            second.decisions,
+            second.rebase,
+        )
+        assert first.deed in Deed
+
+
+def replace_said(again, house):
+    """Put the conversation back."""
+    again.said = list(house.said)
+    return again
+
+
+def test_values_are_frozen():
+    """A state is a value: another one is made, and the old one stays."""
+    house = House()
+    house.talk()
+    before = house.frozen
+    copy = replace(before)
+    house.talk()
+    assert before == copy
+    assert house.frozen != before

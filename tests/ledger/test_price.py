@@ -1,0 +1,113 @@
+"""Claims about the price of an edit, and about what reported usage teaches."""
+
+import pytest
+from bookkeeping import OPUS, SONNET, House
+
+from foreword.ledger import Moment
+from foreword.ledger.calibration import Calibration, learn, read, show, write
+from foreword.ledger.price import quote
+from foreword.prices import find_prices
+from foreword.words import Policy
+
+
+@pytest.fixture
+def house():
+    """A session that has something to lose."""
+    house = House()
+    for _ in range(4):
+        house.talk(2)
+        house.wait(30)
+    return house
+
+
+def ask(house, **other):
+    """Ask what the edits of a house cost."""
+    moment = Moment(now=house.now, facts=house.facts, prices=find_prices(house.model, {}), **other)
+    asked = quote(house.frozen, house.want(), moment)
+    return asked, {offer.policy: offer for offer in asked.offers}
+
+
+def test_the_four_prices(house):
+    """An edit costs most now, little appended, nothing more than its words when cold, and nothing until next time."""
+    house.edit("soul")
+    asked, offers = ask(house)
+    assert asked.sections == ("soul",)
+    assert list(offers) == [Policy.NOW, Policy.APPEND, Policy.COLD, Policy.NEXT_SESSION]
+    assert offers[Policy.NOW].total > offers[Policy.APPEND].total > offers[Policy.COLD].total
+    assert offers[Policy.NEXT_SESSION].total == 0
+    assert asked.best is Policy.APPEND
+
+
+def test_now_is_what_is_billed(house):
+    """What `now` is said to bill again is what the provider then does not read."""
+    house.edit("soul")
+    _, offers = ask(house)
+    house.edits = {"soul": Policy.NOW}
+    before = house.frozen.last.tokens
+    house.begin()
+    counted = house.send()
+    assert before - counted.read == offers[Policy.NOW].again
+    again = offers[Policy.NOW].again * (find_prices(SONNET, {}).cache_write - find_prices(SONNET, {}).cache_read)
+    assert offers[Policy.NOW].once == pytest.approx(again, rel=0.2)
+
+
+def test_a_cold_cache_has_nothing_to_lose(house):
+    """Once the cache is cold, an edit bills nothing again."""
+    house.edit("soul")
+    house.wait(10_000)
+    _, offers = ask(house)
+    assert offers[Policy.NOW].again == 0
+
+
+@pytest.mark.parametrize(("model", "allowed"), [(SONNET, False), (OPUS, True)])
+def test_what_governs_safety_is_not_offered(model, allowed):
+    """An edit of the core cannot be appended where that would be a message of a user."""
+    house = House(model=model)
+    house.talk()
+    house.edit("core")
+    asked, offers = ask(house)
+    assert offers[Policy.APPEND].allowed is allowed
+    assert asked.best is (Policy.APPEND if allowed else Policy.NOW)
+
+
+def test_nothing_differs(house):
+    """Where nothing differs there is nothing to pay."""
+    assert ask(house)[0].offers == ()
+
+
+def test_asking_changes_nothing(house):
+    """A quote leaves the session as it was."""
+    before = house.frozen
+    house.edit("soul")
+    ask(house)
+    assert house.frozen is before
+
+
+def test_counts_are_corrected():
+    """After a few calls an estimate that was a fifth too low is right, and the error says so."""
+    known = Calibration(model=SONNET)
+    assert known.correct(1_000) == 1_000
+    for tokens in range(1_000, 2_000, 50):
+        known = learn(known, tokens, round(tokens * 1.25))
+    assert known.correct(1_000) == pytest.approx(1_250, abs=2)
+    assert known.raw == pytest.approx(0.2, abs=0.001)
+    assert known.error < 0.02
+    assert read(write(known)) == known
+    assert "counts × 1.250 by 20 calls" in show(known)
+
+
+def test_a_provider_that_changes_is_followed():
+    """Old calls are forgotten, so that another tokenizer of the same name is learned."""
+    known = Calibration(model=SONNET)
+    for _ in range(200):
+        known = learn(known, 1_000, 1_200)
+    for _ in range(200):
+        known = learn(known, 1_000, 900)
+    assert known.ratio == pytest.approx(0.9, abs=0.01)
+
+
+def test_nothing_reported_teaches_nothing():
+    """A call without usage leaves what is known."""
+    known = Calibration(model=SONNET)
+    assert learn(known, 1_000, 0) is known
+    assert "nothing reported yet" in show(known)

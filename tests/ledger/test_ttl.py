@@ -1,0 +1,60 @@
+"""Claims about how long marks hold."""
+
+import pytest
+
+from foreword.ledger.ttl import Exposure, choose_life, expect, find_chances
+from foreword.tokens.caches import find_cache
+
+ANTHROPIC = find_cache("anthropic", "claude-sonnet-5")
+TALK, PAUSES, NIGHTS = (60.0,) * 60, (60.0,) * 50 + (900.0,) * 10, (50_000.0,) * 64
+
+
+def choose(gaps, cached=20_000, fresh=500, seconds=300):
+    """Choose a life for a mark."""
+    life = choose_life(Exposure(cached=cached, fresh=fresh, seconds=seconds), gaps, ANTHROPIC)
+    return life.name if life else None
+
+
+@pytest.mark.parametrize(
+    ("gaps", "cached", "fresh", "life"),
+    [
+        (TALK, 20_000, 500, "5m"),
+        (TALK, 0, 20_000, "5m"),
+        (PAUSES, 20_000, 500, "1h"),
+        (PAUSES, 20_000, 20_000, "5m"),  # twice the price for all of it is more than a pause now and then
+        (NIGHTS, 20_000, 500, None),
+        ((900.0,) * 60, 0, 20_000, "1h"),
+    ],
+)
+def test_break_even(gaps, cached, fresh, life):
+    """Short marks while people talk, long ones where pauses threaten much for little, none where nobody comes back."""
+    assert choose(gaps, cached, fresh) == life
+
+
+def test_nothing_measured():
+    """Before anything is measured a session begins with short marks."""
+    assert choose((), 0, 20_000) == "5m"
+
+
+def test_the_break_even_is_where_both_cost_the_same():
+    """Where one gap in a hundred is a pause, the long mark wins from the size on at which its price is made up for."""
+    gaps = (60.0,) * 990 + (900.0,) * 10
+    chances = find_chances(gaps)
+    lives = {life.name: life for life in ANTHROPIC.lives}
+
+    def gain(fresh):
+        exposure = Exposure(cached=20_000, fresh=fresh, seconds=300)
+        short, long = (expect(exposure, lives[name], chances, ANTHROPIC) for name in ("5m", "1h"))
+        return short - long
+
+    even = next(fresh for fresh in range(10, 20_000, 10) if gain(fresh) <= 0)
+    assert choose(gaps, 20_000, even - 20) == "1h"
+    assert choose(gaps, 20_000, even + 20) == "5m"
+    pauses = sum(chance for gap, chance in chances if gap >= 300)
+    assert even == pytest.approx(pauses * 1.15 * (20_000 + even) / 0.75, rel=0.02)
+
+
+def test_one_life():
+    """A provider with one life has no choice but whether to write at all."""
+    gpt = find_cache("openai", "gpt-5.6")
+    assert choose_life(Exposure(cached=0, fresh=5_000, seconds=0), TALK, gpt).name == "30m"

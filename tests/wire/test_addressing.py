@@ -1,0 +1,70 @@
+"""Claims about finished requests: marked as data, and billed as the ledger predicts."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from letters import FILES, LAMPS
+
+from foreword.caching import PrefixCache, list_blocks
+from foreword.ledger import Book, Moment, advance
+from foreword.ledger.blame import Answered, account
+from foreword.ledger.telling import tell_account, tell_standing
+from foreword.standin.rules import judge_anthropic, judge_chat, judge_gemini, judge_responses
+from foreword.testing import NOON, make_workspace, write_files
+from foreword.turn import Toolset, Turn
+from foreword.wire import Addressed, address
+
+SHAPES = {
+    "anthropic": ("anthropic:claude-sonnet-5", judge_anthropic),
+    "openai": ("openai:gpt-5.6", judge_chat),
+    "responses": ("openai-responses:gpt-5.4", judge_responses),
+    "gemini": ("google:gemini-2.5-pro", judge_gemini),
+}
+
+
+FIELDS = {"anthropic": "messages", "openai": "messages", "responses": "input", "gemini": "contents"}
+YES = {
+    "anthropic": {"role": "assistant", "content": "Yes."},
+    "openai": {"role": "assistant", "content": "Yes."},
+    "responses": {"role": "assistant", "content": "Yes."},
+    "gemini": {"role": "model", "parts": [{"text": "Yes."}]},
+}
+
+
+def go_on(request, shape, said):
+    """Put what was said, part by part as it was sent, before the newest message."""
+    field = FIELDS[shape]
+    opening = [item for item in request[field][:1] if item["role"] == "system"]
+    newest = request[field][-1]
+    return {**request, field: [*opening, *said, newest]}, [*said, newest, YES[shape]]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape):
+    """Over a session with an edit, every request is taken, and what the provider counts is what was predicted."""
+    model, judge = SHAPES[shape]
+    workspace = make_workspace(tmp_path, FILES | {"AGENTS.md": FILES["AGENTS.md"] * 3})
+    frozen, said, clock, provider = None, [], [NOON], None
+    for number in range(6):
+        if number == 3:
+            write_files(tmp_path, {"AGENTS.md": (FILES["AGENTS.md"] * 3).replace("7. Ask", "7. Always ask", 1)})
+            workspace.refresh(now=True)
+        now = clock[0] = NOON + timedelta(seconds=50 * number)
+        turn = Turn(user="alice", situation="dm", model=model, tools=Toolset([LAMPS]), now=now, message=f"{number}?")
+        facts = workspace.assemble(turn).terms.meter.facts.cache
+        assembly = workspace.assemble(turn, Book(frozen=frozen, moment=Moment(now=now, facts=facts)))
+        count, base = assembly.terms.meter.count, assembly.standing.base
+        provider = provider or PrefixCache(lambda: clock[0], count)
+        to = Addressed(model=model, facts=facts, count=count, at=now, stable=len(base.blocks), turn=str(number))
+        request, said = go_on(assembly.envelope(shape).request, shape, said)
+        marked = address(shape, request, frozen, to)
+        assert not list(judge({**marked.request, "max_tokens": 100}))
+        counted = provider.use(model, list_blocks(shape, marked.request), facts)
+        told = account(frozen, Answered(base=base, sent=marked.sent, reported=counted), facts)
+        assert told.predicted == counted
+        assert told.blame is None
+        assert json.dumps([tell_account(told), tell_standing(assembly.standing)])
+        assert counted.read > 0 or number == 0
+        assert str(assembly.standing.deed) == ("append" if number == 3 else "reuse")
+        frozen = advance(frozen, assembly.standing, marked.sent, facts)

@@ -1,0 +1,68 @@
+"""Claims about marks in a finished request."""
+
+import pytest
+from letters import write
+
+from foreword.caching import list_blocks
+from foreword.ledger.breakpoints import Breakpoint
+from foreword.wire import put_marks
+
+CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "lamps", "input": {}}]}
+RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "on"}]}
+
+
+def make(at, ttl="5m"):
+    """Make a mark."""
+    return Breakpoint(at=at, ttl=ttl, why="")
+
+
+def test_a_mark_stands_where_the_cache_sees_it(tmp_path):
+    """A mark at any block of a request is found at that very block, and nothing else has changed."""
+    bare = put_marks("anthropic", write(tmp_path, "anthropic").envelope().request, ())
+    request = {**bare, "messages": [*bare["messages"], CALL, RESULT]}
+    blocks = list_blocks("anthropic", request)
+    assert not any(block.ttl for block in blocks)
+    for at in range(len(blocks)):
+        marked = list_blocks("anthropic", put_marks("anthropic", request, (make(at, "1h"),)))
+        assert [block.ttl for block in marked] == ["1h" if each == at else "" for each in range(len(blocks))]
+        assert [block.key for block in marked] == [block.key for block in blocks]
+
+
+def test_old_marks_go(tmp_path):
+    """Marks that a request had are taken off."""
+    request = write(tmp_path, "anthropic").envelope().request
+    twice = put_marks("anthropic", put_marks("anthropic", request, (make(0), make(1))), (make(2),))
+    assert [at for at, block in enumerate(list_blocks("anthropic", twice)) if block.ttl] == [2]
+
+
+@pytest.mark.parametrize(("ttl", "mark"), [("5m", {"type": "ephemeral"}), ("1h", {"type": "ephemeral", "ttl": "1h"})])
+def test_lives(tmp_path, ttl, mark):
+    """A life that is not the usual one is written."""
+    request = put_marks("anthropic", write(tmp_path, "anthropic").envelope().request, (make(0, ttl),))
+    assert request["tools"][0]["cache_control"] == mark
+
+
+def test_breakpoints_are_data(tmp_path):
+    """An envelope says where its request is marked."""
+    envelope = write(tmp_path, "anthropic").envelope()
+    blocks = list_blocks("anthropic", envelope.request)
+    assert {one.at: one.ttl for one in envelope.breakpoints} == {
+        at: block.ttl for at, block in enumerate(blocks) if block.ttl
+    }
+    assert envelope.breakpoints
+
+
+def test_gpt(tmp_path):
+    """GPT-5.6 has a breakpoint behind each stable block; the service marks the newest message by itself."""
+    from foreword import Turn
+    from foreword.testing import make_workspace
+
+    ws = make_workspace(tmp_path / "gpt", {"SOUL.md": "Be kind to all.\n" * 400, "USER.md": "She keeps bees.\n" * 90})
+    envelope = ws.assemble(Turn(user="alice", situation="dm", model="openai:gpt-5.6", message="Hi")).envelope("openai")
+    parts = envelope.request["messages"][0]["content"]
+    assert [part.get("prompt_cache_breakpoint") for part in parts] == [{"mode": "explicit"}] * 2
+    assert {one.ttl for one in envelope.breakpoints} == {"30m"}
+    older = ws.assemble(Turn(user="alice", situation="dm", model="openai:gpt-5.4", message="Hi")).envelope("openai")
+    assert "".join(part["text"] for part in parts) == older.request["messages"][0]["content"]
+    again = put_marks("openai", envelope.request, envelope.breakpoints)
+    assert again == envelope.request
