@@ -45,8 +45,8 @@ def choose_format(args: Namespace) -> str:
 COMMAND = Command(
     name="build",
     summary="print the prompt of a turn",
-    description="Print the prompt of a turn. Without options the owner is speaking, in a private chat, and the agent has "
-    "the built-in tools. What a turn was sent, with the tools that chat and serve add, is in: foreword trace TURN --prompt.",
+    description="Print the prompt of a turn. Without options the owner is speaking, in a private chat, and the agent "
+    "has the built-in tools. What was sent, with the tools that chat and serve add, is in: foreword trace TURN --prompt.",
     examples=(
         "foreword build",
         "foreword build --user bob --room family --channel telegram",
