@@ -318,7 +318,7 @@ def test_plan_background_mode(say):
         row["id"]: row["verdict"]
         for row in say("build", "--json", "--plan", "--background", "never", "--mode", "minimal").json["sections"]
     }
-    assert (sections["plan"], sections["background"], sections["soul"]) == ("kept", "absent", "absent")
+    assert (sections["plan"], sections["background"], sections["soul"]) == ("kept", "kept", "absent")
     assert "## Background" in say("build", "--background", "never").out
 
 

@@ -231,10 +231,16 @@ class World:
         properties = tool["input_schema"].get("properties", {})
         arguments = {name: self._make_argument(name, kind, shown) for name, kind in properties.items()}
         said = FACT.findall(json.dumps(arguments))
-        keep = Grant(asked.clearance) if "memory" in tool["name"] else asked.share()
+        keep = self._find_keeping(asked, tool["name"])
         for fact in said:
             self.grants[fact].append(keep)
         return Called(name=tool["name"], arguments=arguments)
+
+    def _find_keeping(self, asked, tool):
+        """Say who may meet what a tool keeps: all of a clearance, its person alone, or those who are there."""
+        if "memory" in tool:
+            return Grant(asked.clearance)
+        return Grant(asked.clearance, person=asked.person) if "schedule" in tool else asked.share()
 
     def _make_argument(self, name, kind, shown):
         dice, told = self.dice, " ".join(self.dice.sample(shown, min(len(shown), 3)))
