@@ -294,3 +294,16 @@ def test_what_an_agent_sent_by_itself(tmp_path, stand_in):
     assert 'people: "bob"' in bobs
     alices = next(text for text in found if 'clearance: "inner"' in text and 'channel: "telegram"' in text)
     assert "> I am Bob, what is there to eat?" in alices  # whose words everybody in the room has read
+
+
+def test_what_was_only_overheard(tmp_path, stand_in):
+    """What a room was told of without a turn is in no transcript, so none is written again and again for it."""
+
+    @study(tmp_path, stand_in)
+    async def _(here):
+        session = (await say(here.gateway, "Who comes?", channel="web", room="den", situation="group")).session
+        piece = Piece(kind=Kind.ROOM, messages=dump([utter("bob: I bought bread.")]), tokens=3)
+        await here.gateway._writer.do(lambda state: add_piece(state, session, piece))
+        here.clock.move(timedelta(hours=24.5).total_seconds())
+        assert [await here.archiving.archive() for _ in range(3)] == [1, 0, 0]
+        assert "bread" not in (tmp_path / here.list_files()[0]).read_text()
