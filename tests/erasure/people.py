@@ -11,16 +11,20 @@ from foreword.events.event import Context, EventType, Usage
 from foreword.events.listening import listen
 from foreword.events.trace import Timepiece, Trace
 from foreword.gateway.admission import admit
+from foreword.gateway.archive import describe_archive, show, write_file
 from foreword.gateway.compaction import write_summary
 from foreword.gateway.inbox import Arrival, Ending, Spent
 from foreword.gateway.lane import find_lane
 from foreword.gateway.message import Incoming, State
 from foreword.gateway.past import fold
 from foreword.gateway.room import catch_up, find_words
+from foreword.gateway.session import get_session
 from foreword.gateway.sqlite_inbox import SqliteInbox
+from foreword.gateway.transcript import read_transcript
 from foreword.gateway.writer import Writer
 from foreword.memory import Note
 from foreword.runtime.history import close, say
+from foreword.store.archives import reserve, settle
 from foreword.store.instructions import replace_instructions
 from foreword.store.plans import add_plan
 from foreword.store.state import open_state
@@ -158,6 +162,20 @@ class People:
             fold(state, session.id, upto, write_summary(text, meter, self.clock()))
 
         self.do(work)
+
+    def archive(self, session):
+        """Keep the transcript of a session, and return its path."""
+        config = self.workspace.config
+
+        def work(state):
+            transcript = read_transcript(state, get_session(state, session.id))
+            archive = describe_archive(transcript, config)
+            reserve(state, archive, archive.path)
+            write_file(self.folder, archive.path, show(transcript, config))
+            settle(state, archive, "now")
+            return archive.path
+
+        return self.do(work)
 
     def remember(self, user, text, trust=Trust.FAMILIAR):
         """Save a memory of somebody, and have it indexed."""

@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from people import CONFIG, dump_rows, find_token, make_people, read_all, sentence
@@ -14,15 +13,12 @@ from foreword.erasure.forgetting import look
 from foreword.erasure.holdings import HOLDINGS
 from foreword.erasure.house import find_house
 from foreword.errors import InputError, UnknownName
+from foreword.events.forgetting import PLACE
 from foreword.events.prompts import find_text
-from foreword.gateway.archive import describe_archive, show, write_file
 from foreword.gateway.moment import write_moment
-from foreword.gateway.session import get_session
-from foreword.gateway.transcript import read_transcript
 from foreword.memory.entry import Confirmed
 from foreword.memory.facts import add_fact
 from foreword.sources.provenance import Provenance
-from foreword.store.archives import reserve, settle
 from foreword.testing import make_workspace, write_files
 from foreword.turn import Turn
 from foreword.words import Trust
@@ -361,21 +357,26 @@ def test_archived_transcripts(people):
     place = {"room": "hall", "situation": "group", "channel": "telegram"}
     people.talk("bob", "zebrabob60 is what I say first", "Yes, zebrabob61.", **place)
     room = people.talk("dave", "And I say owltoken", "Good.", **place)
-    config = replace(people.workspace.config, archive=True)
-
-    def work(state):
-        transcript = read_transcript(state, get_session(state, room.id))
-        archive = describe_archive(transcript, config)
-        reserve(state, archive, archive.path)
-        write_file(people.folder, archive.path, show(transcript, config))
-        settle(state, archive, "now")
-
-    people.do(work)
+    people.archive(room)
     assert any("groups" in path for path in find_token(people.folder, "zebrabob60"))
     assert forget(people.house, "bob").done
     assert find_token(people.folder, "zebrabob") == []
     assert not any("zebrabob" in path for path in read_all(people.folder))
     assert any(path.startswith("groups/") for path in find_token(people.folder, "owltoken"))
+
+
+def test_archived_transcripts_of_others(people):
+    """In another person's private transcript an agent no longer repeats their words; what that person wrote stays."""
+    reply = f"He said: {sentence('zebrabob1')}. And owltoken."
+    quoting = people.archive(people.talk("carol", "What did Bob say?", reply))
+    wrote = people.archive(people.talk("dave", f"I know that {sentence('zebrabob3')}", "Good."))
+    path, before = os.path.join(people.folder, quoting), read_all(people.folder)[wrote]
+    assert forget(people.house, "bob").done
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert ("zebrabob" in text, PLACE in text, "And owltoken." in text) == (False, True, True)
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert read_all(people.folder)[wrote] == before
 
 
 def test_a_link_is_not_followed(people, tmp_path):

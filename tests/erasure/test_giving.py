@@ -10,6 +10,8 @@ from foreword.erasure.forgetting import look
 from foreword.erasure.giving import SCHEMA, give
 from foreword.erasure.holdings import HOLDINGS
 from foreword.errors import UnknownName
+from foreword.store.instructions import replace_instructions
+from foreword.testing import write_files
 from foreword.words import Trust
 
 # What is made of many people's words, or holds the same once more, is not given; docs/erasure.md says so.
@@ -18,6 +20,8 @@ NOT_GIVEN = {
     "archived transcripts", "bulletins", "summaries of rooms", "lines told to other lanes of a room",
     "texts of agents that quote them", "search index", "token counts",
 }  # fmt: skip
+
+WORDS = ("owltoken", "larktoken", "wrentoken")
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +83,23 @@ def test_what_was_learned_above_is_held_back(tmp_path):
     assert sentence("zebrabob3") in text
     assert gift.above > 2
     assert str(gift.above) not in text.splitlines()[0]
+
+
+def test_transcripts_and_instructions_keep_their_clearance(tmp_path):
+    """A person's own transcript and standing instructions are given from their clearance on, unknown files at full."""
+    people = make_people(tmp_path / "ws", {"carol": "zebracarol"})
+    path = people.archive(people.talk("carol", "And the code of the cellar?", "It is owltoken."))
+    people.do(lambda state: replace_instructions(state, "carol", "reid", "Be larktoken.", Trust.INNER))
+    write_files(people.folder, {"users/carol/conversations/notes.md": "wrentoken\n"})
+    people.close()
+    given = {level: hand_over(people, "carol", level)[1] for level in (Trust.FAMILIAR, Trust.INNER, Trust.FULL)}
+    tokens = {level: [word in text for word in WORDS] for level, text in given.items()}
+    assert tokens == {
+        Trust.FAMILIAR: [False, False, False],
+        Trust.INNER: [True, True, False],
+        Trust.FULL: [True, True, True],
+    }
+    assert [path in text for text in given.values()] == [False, True, True]
 
 
 def test_nobody(people):

@@ -14,7 +14,7 @@ from foreword.words import Trust
 
 NAMES = ("bob", "carol", "dave", "telegram:9")
 ROOMS = ({}, {"room": "kitchen", "situation": "group", "channel": "telegram"}, {"room": "hall", "situation": "group"})
-KINDS = ("say", "say", "say", "quote", "remember", "overhear", "file", "sum", "instruct", "promote")
+KINDS = ("say", "say", "say", "quote", "remember", "overhear", "file", "sum", "instruct", "promote", "archive")
 STEPS = st.lists(
     st.tuples(st.sampled_from(KINDS), st.sampled_from(NAMES), st.sampled_from((0, 1, 1, 2))), min_size=4, max_size=14
 )
@@ -56,14 +56,22 @@ class Story:
             people.do(lambda state: state.execute("INSERT INTO overheard VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row))
         elif kind == "file" and name.isalpha():
             write_files(people.folder, {f"users/{name}/{self.plant(name)}.md": sentence(self.plant(name))})
-        elif kind == "sum" and place and place in self.rooms:
-            people.sum_up(self.rooms[place], " ".join(self.said))
+        elif kind in {"sum", "archive"} and place in self.rooms:
+            self.wind_up(kind, place)
         elif kind == "instruct":
             text = sentence(self.plant(name))
             if people.do(lambda state: find_instructions(state, name, "reid")):
                 self.tokens[name].pop()  # the words before it stay
             else:
                 people.do(lambda state: replace_instructions(state, name, "reid", text))
+
+    def wind_up(self, kind, place):
+        """Sum up a room, or archive what was said last in a place."""
+        session = self.rooms[place]
+        if kind == "sum" and place:
+            self.people.sum_up(session, " ".join(self.said))
+        elif kind == "archive" and ":" not in session.lane.user:  # no stranger has a folder
+            self.people.archive(session)
 
 
 @settings(max_examples=100 if os.environ.get("FOREWORD_SOAK") else 12)
@@ -74,6 +82,16 @@ class Story:
     ],
     who="telegram:9",
 )  # fmt: skip
+@example(
+    steps=[
+        ("say", "bob", 0),
+        ("quote", "carol", 0),
+        ("archive", "carol", 0),
+        ("quote", "dave", 2),
+        ("archive", "dave", 2),
+    ],
+    who="bob",
+)
 @given(steps=STEPS, who=st.sampled_from(NAMES))
 def test_nothing_is_left(steps, who):
     """Whatever people said, were told, were remembered by and quoted: one is forgotten, and all others are not."""

@@ -5,9 +5,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from house import CONFIG, FILES, open_house, open_rows, say
+from messenger import Messenger
 
 from foreword.gateway.archiving import Archiving
+from foreword.gateway.channel import Chat
 from foreword.gateway.message import Incoming
+from foreword.gateway.past import Kind, Piece, add_piece
+from foreword.runtime.history import dump
 from foreword.runtime.history import say as utter
 from foreword.sources.document import parse_document
 from foreword.testing import NOON, Called, Heard, MovedClock, Says
@@ -244,3 +248,62 @@ def test_by_itself(tmp_path, stand_in):
 
     asyncio.run(run())
     assert len(list(Path(tmp_path).glob("users/alice/conversations/*.md"))) == 1
+
+
+KITCHEN = {"chat": Chat.GROUP, "place": "-5", "title": "Kitchen"}
+PLANNED = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5"}}
+archive: true
+users:
+  alice: {trust: full, timezone: UTC, identities: ["telegram:1001"]}
+  bob: {trust: familiar, identities: ["telegram:1002"]}
+situations: {den: {ceiling: inner}, dm: {ceiling: full}, system: {ceiling: full}}
+rooms: {kitchen: {places: ["telegram:-5"], situation: den, trigger: always}}
+schedule: [{name: dinner, cron: "0 13 * * *", user: alice, to: kitchen, say: "Call all; hide the cake from Bob."}]
+"""
+
+
+def test_what_an_agent_sent_by_itself(tmp_path, stand_in):
+    """Of a run that was planned, a room's transcript has what was sent there, and no word that the agent was told."""
+    stand_in.choose = lambda _: Says(text="Dinner at eight.")
+
+    async def run():
+        clock, post = MovedClock(NOON), Messenger()
+        files = {"foreword.yaml": PLANNED, "SOUL.md": "Calm.\n"}
+        async with open_house(tmp_path, stand_in, files, channels={"telegram": post}, clock=clock) as gateway:
+            await post.write("I am Bob, what is there to eat?", sender="1002", **KITCHEN)
+            await post.until(1)
+            await gateway.scheduler.look()
+            clock.move(timedelta(hours=1).total_seconds())
+            for fired in await gateway.scheduler.look():
+                await gateway.wait(fired.turn)
+            await post.until(2)
+            await post.write("I am Alice, and I come.", sender="1001", **KITCHEN)
+            await post.until(3)
+            clock.move(timedelta(days=2).total_seconds())
+            await Archiving(gateway.workspace, gateway._writer, Heard(), clock).archive()
+
+    asyncio.run(run())
+    found = [path.read_text() for path in tmp_path.glob("groups/kitchen/conversations/*")]
+    bobs = next(text for text in found if 'clearance: "familiar"' in text)
+    assert "cake" not in bobs
+    heads = [line.partition(",")[0] for line in bobs.splitlines() if line.startswith("## ")]
+    assert heads == ["## bob", "## reid (agent)", "## reid (agent)"]
+    assert bobs.count("> Dinner at eight.") == 2
+    assert 'people: "bob"' in bobs
+    alices = next(text for text in found if 'clearance: "inner"' in text and 'channel: "telegram"' in text)
+    assert "> I am Bob, what is there to eat?" in alices  # whose words everybody in the room has read
+
+
+def test_what_was_only_overheard(tmp_path, stand_in):
+    """What a room was told of without a turn is in no transcript, so none is written again and again for it."""
+
+    @study(tmp_path, stand_in)
+    async def _(here):
+        session = (await say(here.gateway, "Who comes?", channel="web", room="den", situation="group")).session
+        piece = Piece(kind=Kind.ROOM, messages=dump([utter("bob: I bought bread.")]), tokens=3)
+        await here.gateway._writer.do(lambda state: add_piece(state, session, piece))
+        here.clock.move(timedelta(hours=24.5).total_seconds())
+        assert [await here.archiving.archive() for _ in range(3)] == [1, 0, 0]
+        assert "bread" not in (tmp_path / here.list_files()[0]).read_text()

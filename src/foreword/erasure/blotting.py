@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from foreword.erasure.person import DUTY, Person
+from foreword.erasure.person import Person
 from foreword.erasure.runs import split
 from foreword.events.forgetting import FEW, GAP, LEAD, PLACE
 
@@ -29,7 +29,6 @@ class Blotter:
         lies, says = rf"/inbox/{name}(?![\w.-])", rf"unreviewed, saved for {name}(?= at | on |,|\))"
         paths = "".join(rf"|(?<![\w.-]){re.escape(path)}(?![\w.-])" for path in person.paths)
         self._lines = re.compile(rf"(?m)^.*(?:{lies}|{says}{paths}).*$")
-        paths += "".join(f"|{re.escape(slot)}" for slot in person.slots)
         self._names = re.compile(rf"((?:inbox/|users/|users\.|user |author: )){name}(?![\w.-]){paths}")
 
     def wipe(self, text: str) -> str:
@@ -40,8 +39,8 @@ class Blotter:
         for runs in self._runs:
             text = runs.wipe(text)
         for title, content in self._duties:
-            if text in (title, f"{DUTY}:{title}"):
-                text = text.removesuffix(title) + PLACE
+            if text == title:
+                text = PLACE
             elif title in text and content in text:  # the two together are no chance
                 text = text.replace(content, PLACE).replace(title, PLACE)
         return text

@@ -12,6 +12,9 @@ from foreword.erasure.person import Person
 from foreword.erasure.remembered import read_whole
 from foreword.erasure.rewriting import rewrite
 from foreword.frozen import frozen
+from foreword.sources.archived import is_archive
+from foreword.store.archives import find_archived
+from foreword.words import Trust
 
 COUNTS = "counts.sqlite"
 TYPED = re.compile(r"typed-\w+")
@@ -32,10 +35,11 @@ class Folder:
         return len(list(self._list(bases, person)))
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:
-        """Give each file whole."""
+        """Give each file whole, a transcript at the clearance of its session."""
         for place in self._list(bases, person):
             path = os.path.relpath(place, bases.root).replace(os.sep, "/")
-            yield Given(row={"path": path, "text": "" if os.path.islink(place) else read_whole(place)})
+            text = "" if os.path.islink(place) else read_whole(place)
+            yield Given(row={"path": path, "text": text}, trust=find_trust(bases.state, path))
 
     def forget(self, bases: Bases, person: Person) -> int:
         """Remove the folder; of a link only itself goes, and what it leads to stays."""
@@ -54,6 +58,14 @@ class Folder:
         elif place:
             for folder, _, names in os.walk(place):
                 yield from (os.path.join(folder, name) for name in sorted(names))
+
+
+def find_trust(state: sqlite3.Connection | None, path: str) -> Trust:
+    """Find from which clearance on a file is its person's; what lies among transcripts and is none needs full."""
+    if not is_archive(path):
+        return Trust.PUBLIC
+    archived = find_archived(state, path) if state else None
+    return archived.clearance if archived else Trust.FULL
 
 
 def locate(bases: Bases, person: Person) -> str:

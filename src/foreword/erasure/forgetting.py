@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 
+from foreword.erasure.archived import Archives
 from foreword.erasure.busy import wait_for_others, wait_for_turns
 from foreword.erasure.holding import Bases, Holding, changing, open_bases
 from foreword.erasure.holdings import HOLDINGS
@@ -27,7 +28,7 @@ PENDING = "forgetting"  # the file that names whom an interrupted run was about
 ROUNDS = 3  # what is written while somebody is forgotten, such as the last event of a turn, goes in the next one
 REST = 0.3  # seconds, at most, in which a gateway writes what it still has of a turn that has ended
 LONGEST_NAME = 1_000
-LATE = frozenset({Quotes().name, Sections().name, Retold().name})
+LATE = frozenset({Quotes().name, Archives().name, Sections().name, Retold().name})
 
 
 @frozen(eq=True)

@@ -75,7 +75,7 @@ HOLDINGS: tuple[Holding, ...] = (
     keep("overheard words", "overheard", MINE),
     keep("schedules", "schedules", MINE, trust="clearance"),
     keep("profiles", "profiles", MINE, trust="clearance"),
-    keep("instructions", "user_agent_prompt_customizations", MINE),
+    keep("instructions", "user_agent_prompt_customizations", MINE, trust="clearance"),
     keep("turns", "turns", f"id IN {TURNS} OR {MINE}", trust=AT.format("turns.session_id")),
     keep("sessions", "sessions", MINE, trust="clearance", columns="id user_id parent"),
     Archives(),

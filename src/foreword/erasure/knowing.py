@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from foreword.erasure.holding import Bases
-from foreword.erasure.person import DUTY, NAMES, NOBODY, Person, find_all, find_others, find_said, mark
+from foreword.erasure.person import NAMES, NOBODY, Person, find_all, find_others, find_said, mark
 from foreword.erasure.remembered import list_entries, read_kept, read_others
 from foreword.erasure.runs import Runs
 from foreword.events.forgetting import FEW, RUN
@@ -44,7 +44,6 @@ def know(bases: Bases, name: str) -> Person:
     said = [*(row[1] for row in rows), *find_said(state)]
     kept = read_kept(bases.root, names)
     duties = state.execute(DUTIES).fetchall() if state else []
-    mark(log, {"slot": {f"{DUTY}:{title}" for title, _ in duties}})
     return Person(
         name=name,
         names=frozenset(names),

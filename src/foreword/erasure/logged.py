@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from foreword.erasure.blotting import Blotter
 from foreword.erasure.holding import LOG, Bases, Given
 from foreword.erasure.knowing import LOGGED
-from foreword.erasure.person import DUTY, Person
+from foreword.erasure.person import Person
 from foreword.events.event import Reader
-from foreword.events.forgetting import PLACE, STEP
+from foreword.events.forgetting import STEP
 from foreword.events.prompts import read_prompt
 from foreword.events.record import SELECTED, read_record
 from foreword.events.tally import FIGURES, KEY
@@ -29,8 +29,7 @@ SUMS = ("totals_quarter", "totals_day")
 OWNED = f"owner IN {LOGGED}"
 NAMED = (
     f"owner NOT IN {LOGGED} AND (kind = 'user' AND name IN {LOGGED}"
-    " OR kind = 'session' AND name IN (SELECT id FROM theirs WHERE kind = 'session')"
-    " OR kind = 'section' AND name IN (SELECT id FROM theirs WHERE kind = 'slot'))"
+    " OR kind = 'session' AND name IN (SELECT id FROM theirs WHERE kind = 'session'))"
 )
 EVERYTHING = Reader(user="", clearance=Trust.FULL)
 
@@ -105,10 +104,6 @@ class Sections:
         """Blot their words out; a hash would confirm a guess, so it goes, too."""
         changed = list(self._blot(bases.log, person))
         if bases.log:
-            bases.log.execute(
-                "UPDATE prompt_pieces SET name = ? WHERE name IN (SELECT id FROM theirs WHERE kind = 'slot')",
-                (f"{DUTY}:{PLACE}",),
-            )
             order = "UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHERE id = ?"
             bases.log.executemany(order, changed)
         return len(changed)
@@ -217,7 +212,7 @@ class Events:
         blotter = Blotter(person)
         found = log.execute(
             f"SELECT id, error, metadata FROM events WHERE NOT coalesce({MINE}, 0)"
-            " AND EXISTS (SELECT 1 FROM theirs WHERE kind IN ('name', 'slot')"
+            " AND EXISTS (SELECT 1 FROM theirs WHERE kind = 'name'"
             " AND (instr(error, theirs.id) OR instr(metadata, theirs.id)))",
         ).fetchall()
         for row, error, metadata in found:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from foreword.erasure.holding import Bases
 
 NOBODY = ""
-DUTY = "responsibilities"  # the slot that shows what an agent has taken on
 NAMES = "(SELECT id FROM theirs WHERE kind = 'name')"
 SAID = (
     f"SELECT text FROM overheard WHERE user_id IN {NAMES}",
@@ -58,11 +57,6 @@ class Person:
     """What only they have said, by the words."""
     remembered: Runs
     """What is remembered of them and of nobody else, by the words."""
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """What sections are called that show these."""
-        return tuple(f"{DUTY}:{title}" for title, _ in self.duties)
 
 
 def find_others(state: sqlite3.Connection | None) -> Iterator[str]:

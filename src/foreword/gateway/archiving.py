@@ -19,7 +19,7 @@ from foreword.events.trace import Timepiece, Trace, describe_error
 from foreword.gateway.archive import describe_archive, find_folder, find_other, show, write_file
 from foreword.gateway.moment import write_moment
 from foreword.gateway.session import COLUMNS, Session, read_session
-from foreword.gateway.transcript import read_transcript
+from foreword.gateway.transcript import SAID, read_transcript
 from foreword.gateway.writer import Writer
 from foreword.store.archives import reserve, settle
 from foreword.store.state import open_state
@@ -32,8 +32,7 @@ DUE = f"""
 SELECT {", ".join(f"sessions.{name.strip()}" for name in COLUMNS.split(","))}
 FROM sessions LEFT JOIN archives ON archives.session_id = sessions.id
 WHERE sessions.used >= ? AND (sessions.user_id != '' OR sessions.room != '')
-    AND (SELECT max(position) FROM history WHERE session_id = sessions.id AND kind IN ('turn', 'room'))
-        > coalesce(archives.upto, 0)
+    AND (SELECT max(position) FROM {SAID} WHERE history.session_id = sessions.id) > coalesce(archives.upto, 0)
     AND (sessions.current = 0 OR sessions.used < ? OR EXISTS (
         SELECT 1 FROM history
         WHERE session_id = sessions.id AND folded = 1 AND position > coalesce(archives.upto, 0)))

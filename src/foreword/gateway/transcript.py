@@ -7,21 +7,26 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from foreword.frozen import frozen
 from foreword.gateway.message import State
 from foreword.gateway.moment import read_moment
+from foreword.gateway.room import name_speaker
 from foreword.gateway.session import Session
 from foreword.gateway.speakers import name_person, open_message
 from foreword.memory.entry import write_head
 from foreword.render.escape import HEADING, UNDERLINE
+from foreword.runtime.history import load, recount
 from foreword.sources.document import normalise
 
-SPOKEN = """
-SELECT history.position, turns.user_id, turns.text, turns.reply, turns.state, turns.received, turns.finished
-FROM history JOIN turns ON turns.id = history.turn_id
-WHERE history.session_id = ? AND history.kind IN ('turn', 'room') ORDER BY history.position"""
+SAID = "history JOIN turns ON turns.id = history.turn_id AND history.kind IN ('turn', 'room')"
+"""The rows of a history that a transcript has; what was only overheard in a room is in none."""
+SPOKEN = f"""
+SELECT history.position, iif(history.kind = 'room', history.messages, NULL),
+    turns.user_id, turns.text, turns.reply, turns.state, turns.received, turns.finished
+FROM {SAID} WHERE history.session_id = ? ORDER BY history.position"""
 TITLE = 40  # characters of a file's name that come from the agent's
 WORD = re.compile(r"[a-z0-9]+")
 TAG = re.compile(r"<(?=[A-Za-z/!?])")
@@ -36,6 +41,8 @@ class Exchange:
     reply: str
     received: datetime
     finished: datetime
+    told: bool = False
+    """Whether nobody wrote anything here: the agent sent its words by itself, in a run of which only they are known."""
 
 
 @frozen
@@ -55,17 +62,21 @@ class Transcript:
 def read_transcript(state: sqlite3.Connection, session: Session) -> Transcript:
     """Read what was said in a session, what a summary stands for among it."""
     rows = state.execute(SPOKEN, (session.id,)).fetchall()
-    exchanges = tuple(
-        Exchange(
-            user=user,
-            text=text,
-            reply=(reply or "") if became == str(State.ANSWERED) else "",
-            received=read_moment(received),
-            finished=read_moment(finished or received),
-        )
-        for _, user, text, reply, became, received, finished in rows
-    )
+    exchanges = tuple(read_exchange(row[1:]) for row in rows)
     return Transcript(session=session, exchanges=exchanges, upto=rows[-1][0] if rows else 0)
+
+
+def read_exchange(row: Sequence[Any]) -> Exchange:
+    """Read a turn, or what a session was told of one that it did not have: of that nothing else was read there."""
+    beside, user, text, reply, became, received, finished = row
+    began, ended = read_moment(received), read_moment(finished or received)
+    if beside is not None:
+        messages = recount(load(beside))
+        if name_speaker(user, text) not in [one.text for one in messages]:
+            sent = "\n\n".join(one.text for one in messages if one.role == "assistant")
+            return Exchange(user="", text="", reply=sent, received=ended, finished=ended, told=True)
+    answer = (reply or "") if became == str(State.ANSWERED) else ""
+    return Exchange(user=user, text=text, reply=answer, received=began, finished=ended)
 
 
 def write_transcript(transcript: Transcript, zone: ZoneInfo) -> str:
@@ -90,7 +101,8 @@ def write_transcript(transcript: Transcript, zone: ZoneInfo) -> str:
 def write_exchanges(exchanges: Sequence[Exchange], agent: str, zone: ZoneInfo) -> Iterator[str]:
     """Write each message under who said it, as a quotation."""
     for one in exchanges:
-        yield f"{open_message(one.user, show_moment(one.received, zone))}\n\n{quote(one.text)}\n"
+        if not one.told:
+            yield f"{open_message(one.user, show_moment(one.received, zone))}\n\n{quote(one.text)}\n"
         if one.reply:
             opening = open_message(agent, show_moment(one.finished, zone), agent=True)
             yield f"{opening}\n\n{quote(one.reply)}\n"
