@@ -10,9 +10,12 @@ import pytest
 from desk import open_desk
 from house import open_house, open_rows, read_log, say, until
 
+from foreword.config import load
 from foreword.gateway.channel import NeverDelivered, NotDelivered
 from foreword.gateway.outbox import WAITS, Outbox
 from foreword.testing import NOON, Heard, Listeners, MovedClock, Says
+
+CONFIG = load("owner: alice\nusers: {alice: {trust: full}}\n", "foreword.yaml")
 
 
 class Post:
@@ -56,7 +59,8 @@ class Office:
 
     def __init__(self, desk, post):
         self.desk, self.post, self.heard = desk, post, Heard()
-        self.outbox = Outbox(desk.writer, {"post": post}, Listeners(recorder=self.heard), desk.clock)
+        listeners = Listeners(recorder=self.heard)
+        self.outbox = Outbox(desk.writer, {"post": post}, listeners, desk.clock, lambda: CONFIG)
 
     async def answer(self, text, address="42", channel="post"):
         """Have a turn end with a reply."""
