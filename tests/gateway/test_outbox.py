@@ -183,6 +183,29 @@ def test_never_delivered(desk):
     assert types == ["channel_error", "message_sent"]
 
 
+def test_never_split(desk):
+    """A reply that a channel cannot split is given up, with an event, and the next one goes on."""
+
+    class Picky(Post):
+        def split(self, text):
+            if text == "nothing":
+                return []
+            if text == "poison":
+                raise ValueError(text)
+            return [text]
+
+    async def run():
+        office = Office(desk, Picky())
+        for text in ("poison", "nothing", "two"):
+            await office.answer(text)
+        await office.deliver()
+        return await office.read(), office.heard.events
+
+    states, events = asyncio.run(run())
+    assert states == {"poison": "refused", "nothing": "refused", "two": "sent"}
+    assert sum(event.type.value == "channel_error" for event in events) == 2
+
+
 @pytest.mark.parametrize("takes_key", [True, False])
 def test_nobody_knows(desk, takes_key):
     """Where nobody knows whether it arrived, it is repeated with its key, or recorded as uncertain and not repeated."""

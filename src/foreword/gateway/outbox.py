@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from foreword.config.schema import Config
 from foreword.events.event import NOBODY, EventType, Level
 from foreword.events.listening import Listeners
-from foreword.events.trace import Timepiece, Trace
+from foreword.events.trace import Timepiece, Trace, describe_error
 from foreword.frozen import frozen
 from foreword.gateway.belonging import find_context
 from foreword.gateway.channel import Channel, NeverDelivered, NotDelivered
@@ -40,6 +40,7 @@ LONGEST = 30.0  # seconds that a delivery may take
 DISK = 1.0  # seconds after which is written again what a full or busy disk did not take
 LOST = "the reply was on its way when its process ended; nobody knows whether it arrived, and it is not sent again"
 GONE = "whoever is at this address now is not who it was written for, so it was not sent"
+UNSPLIT = "its parts cannot be told"
 MOST = 64  # deliveries at once
 LETTER = "key, channel, address, text, turn_id"
 
@@ -156,10 +157,9 @@ class Outbox:
 
     async def _deliver(self, parcel: Parcel) -> None:
         channel, wait = self._channels[parcel.letter.channel], 0.0
-        parts = channel.split(parcel.letter.text)
         try:
-            await self._send(parcel, channel, parts)
-            state = Delivery.SENT if parcel.part + 1 == len(parts) else Delivery.PENDING
+            last = await self._send(parcel, channel)
+            state = Delivery.SENT if last else Delivery.PENDING
         except NotDelivered as error:
             wait = error.wait or WAITS[min(parcel.attempt, len(WAITS)) - 1]
             state = Delivery.PENDING
@@ -176,16 +176,23 @@ class Outbox:
             else:
                 return
 
-    async def _send(self, parcel: Parcel, channel: Channel, parts: Sequence[str]) -> None:
-        """Send the next part of a letter, unless whoever is at its address may not have it any more."""
-        letter, text = parcel.letter, parts[parcel.part]
-        said = {"part": f"{parcel.part + 1} of {len(parts)}"} if len(parts) > 1 else {}
+    async def _send(self, parcel: Parcel, channel: Channel) -> bool:
+        """Send the next part of a letter; return whether it was the last one."""
+        letter = parcel.letter
         trace = self._make_trace(letter, parcel.claimed)
+        try:
+            parts = channel.split(letter.text)
+            text = parts[parcel.part]
+        except Exception as error:  # however often it is tried, the same text is split in the same way
+            trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+            raise NeverDelivered(UNSPLIT) from error
+        said = {"part": f"{parcel.part + 1} of {len(parts)}"} if len(parts) > 1 else {}
         with trace.step(EventType.MESSAGE_SENT, length=len(text), attempt=parcel.attempt, **said):
             if not parcel.allowed:
                 raise NeverDelivered(GONE)
             async with asyncio.timeout(LONGEST):
                 await channel.deliver(letter.address, text, f"{letter.key}.{parcel.part}")
+        return parcel.part + 1 == len(parts)
 
     def _settle(self, state: sqlite3.Connection, parcel: Parcel, became: Delivery, wait: float) -> None:
         """Write down what became of a part; a letter that is pending without a wait goes on with its next one."""
