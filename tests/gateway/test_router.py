@@ -124,7 +124,8 @@ def test_rooms():
         ({**GROUP, "place": "-300", "called": False, "text": f"{'x' * 1000} reid"}, Route.OVERHEARD, "pattern"),
         ({**GROUP, "place": "-300"}, Route.TURN, "speaks to the agent"),
         ({"text": "/pair AB23-CD45"}, Route.PAIRING, "paired"),
-        ({"text": "ab23-cd45"}, Route.PAIRING, "paired"),
+        ({"text": "ab23-cd45", "sender": "7"}, Route.PAIRING, "paired"),
+        ({"text": "2345-6789"}, Route.TURN, "private"),  # who is known needs no code
         ({"text": "/pair"}, Route.PAIRING, "paired"),
         ({"text": "my code is AB23-CD45"}, Route.TURN, "private"),
         ({"text": "ABCD-EFGH"}, Route.TURN, "private"),  # a word, and no code: it has no digit

@@ -43,12 +43,12 @@ class Paired:
     since: datetime
 
 
-def read_claim(text: str, *, private: bool) -> Claim:
-    """Read the codes of a message; in private it asks to be paired where it is one, or follows /pair."""
+def read_claim(text: str, *, private: bool, known: bool) -> Claim:
+    """Read the codes of a message; it asks to be paired by /pair, or where a stranger in private says nothing else."""
     stripped = text.strip()
     codes = tuple(code.upper() for code in _CODE.findall(text))
     asked = _ASKED.fullmatch(stripped)
-    if asked or (private and _CODE.fullmatch(stripped) and is_code(stripped)):
+    if asked or (private and not known and _CODE.fullmatch(stripped) and is_code(stripped)):
         return Claim(codes=codes[:1] if private else codes, asked=True)
     return Claim() if private else Claim(codes=codes)
 
