@@ -57,8 +57,7 @@ def route(heard: Heard, config: Config, paired: str = "") -> Decision:
     """Decide what becomes of a message; `paired` is the user that its sender's identity was paired with."""
     incoming = place(heard, config, paired)
     family = find_family(heard.channel)
-    private, known = heard.chat is Chat.PRIVATE, incoming.user in config.users
-    claim = Claim() if family in OWN else read_claim(heard.text, private=private, known=known)
+    claim = Claim() if family in OWN else read_claim(heard, known=incoming.user in config.users)
     if claim.asked:
         return Decision(route=Route.PAIRING, reason="it asks to be paired", incoming=incoming, claim=claim)
     if heard.address and not heard.text.strip():
