@@ -13,6 +13,7 @@ from foreword.gateway.receiving import GUESSES, HOW, NO_CODE, SEEN, TOO_MANY
 from foreword.gateway.router import Route
 from foreword.gateway.standing import CHANGED
 from foreword.gateway.working import Patience
+from foreword.signal.labels import CORRECTED
 from foreword.testing import NOON, Called, MovedClock, Refuses, Says, write_files
 
 CONFIG = """\
@@ -422,3 +423,25 @@ def read_fate(folder, turn):
     """Read how far the reply of a turn is."""
     with open_rows(folder) as state:
         return state.execute("SELECT state FROM outbox WHERE key = ?", (turn,)).fetchone()[0]
+
+
+def test_edits_that_change_nothing(tmp_path, stand_in):
+    """An edit that changes no words is not answered again, also after a restart; one that does is."""
+    stand_in.choose = lambda _: Says(text="Yes.")
+
+    def edit(text, number):
+        return {"text": f"{CORRECTED} {text}", "key": f"1001:6:{number}", "corrects": "1001:6"}
+
+    async def ask(post):
+        await post.write("Is it open?", key="1001:6")
+        await post.until(1)
+
+    async def mend(post):
+        routes = [
+            (await post.write(**edit(text, number))).decision.route
+            for number, text in enumerate(("Is it open?", "Is it closed?", "Is it closed?", "Is it open?"))
+        ]
+        assert routes == [Route.IGNORED, Route.TURN, Route.IGNORED, Route.TURN]
+        await post.until(3)
+
+    play(tmp_path, stand_in, ask, mend)
