@@ -82,7 +82,7 @@ class Receiving:
         key = write_key(decision.incoming)
         if key and (known := await self._writer.look(lambda state: find_known(state, key))):
             return Received(decision=decision, accepted=known.accepted, repeated=True)
-        if heard.corrects and await self._writer.look(lambda state: is_unchanged(state, heard, decision.incoming)):
+        if await self._writer.look(lambda state: is_unchanged(state, heard, decision.incoming)):
             ignored = replace(decision, route=Route.IGNORED, reason="it is an edit that changes no words")
             self._tell(ignored)
             return Received(decision=ignored)
@@ -178,6 +178,8 @@ class Receiving:
 
 def is_unchanged(state: sqlite3.Connection, heard: Heard, incoming: Incoming) -> bool:
     """Whether an edit says what its message, or the last edit of that, said already."""
+    if not heard.corrects:
+        return False
     first = write_key(replace(incoming, key=heard.corrects))
     row = state.execute(LATEST, (first, f"{first}:", f"{first};")).fetchone()
     return row is not None and drop_corrected(row[0]) == drop_corrected(heard.text)
