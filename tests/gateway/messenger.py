@@ -18,6 +18,8 @@ class Messenger:
         self.arrived = [] if arrived is None else arrived
         """Address and text of all that was delivered."""
         self.worked = []
+        self.faults = []
+        """What goes wrong with the next deliveries."""
         self._keys = set()
         self._hear = None
         self._running = asyncio.Event()
@@ -28,6 +30,8 @@ class Messenger:
 
     async def deliver(self, address, part, key):
         """Take a reply."""
+        if self.faults:
+            raise self.faults.pop(0)
         if key not in self._keys:
             self.arrived.append((address, part))
         self._keys.add(key)

@@ -10,9 +10,12 @@ import pytest
 from desk import open_desk
 from house import open_house, open_rows, read_log, say, until
 
+from foreword.config import load
 from foreword.gateway.channel import NeverDelivered, NotDelivered
 from foreword.gateway.outbox import WAITS, Outbox
 from foreword.testing import NOON, Heard, Listeners, MovedClock, Says
+
+CONFIG = load("owner: alice\nusers: {alice: {trust: full}}\n", "foreword.yaml")
 
 
 class Post:
@@ -56,7 +59,8 @@ class Office:
 
     def __init__(self, desk, post):
         self.desk, self.post, self.heard = desk, post, Heard()
-        self.outbox = Outbox(desk.writer, {"post": post}, Listeners(recorder=self.heard), desk.clock)
+        listeners = Listeners(recorder=self.heard)
+        self.outbox = Outbox(desk.writer, {"post": post}, listeners, desk.clock, lambda: CONFIG)
 
     async def answer(self, text, address="42", channel="post"):
         """Have a turn end with a reply."""
@@ -177,6 +181,29 @@ def test_never_delivered(desk):
     assert texts == ["two"]
     assert states == {"one": "refused", "two": "sent"}
     assert types == ["channel_error", "message_sent"]
+
+
+def test_never_split(desk):
+    """A reply that a channel cannot split is given up, with an event, and the next one goes on."""
+
+    class Picky(Post):
+        def split(self, text):
+            if text == "nothing":
+                return []
+            if text == "poison":
+                raise ValueError(text)
+            return [text]
+
+    async def run():
+        office = Office(desk, Picky())
+        for text in ("poison", "nothing", "two"):
+            await office.answer(text)
+        await office.deliver()
+        return await office.read(), office.heard.events
+
+    states, events = asyncio.run(run())
+    assert states == {"poison": "refused", "nothing": "refused", "two": "sent"}
+    assert sum(event.type.value == "channel_error" for event in events) == 2
 
 
 @pytest.mark.parametrize("takes_key", [True, False])

@@ -3,14 +3,18 @@
 import asyncio
 from dataclasses import replace
 
-from house import LIVELY, open_house, open_rows, read_log
+import pytest
+from house import LIVELY, end, open_house, open_rows, read_log, until
 from messenger import Messenger
 
 from foreword.gateway import pairing
-from foreword.gateway.channel import Chat
+from foreword.gateway.channel import Chat, NotDelivered
 from foreword.gateway.receiving import GUESSES, HOW, NO_CODE, SEEN, TOO_MANY
 from foreword.gateway.router import Route
-from foreword.testing import NOON, Called, MovedClock, Says
+from foreword.gateway.standing import CHANGED
+from foreword.gateway.working import Patience
+from foreword.signal.labels import CORRECTED
+from foreword.testing import NOON, Called, MovedClock, Refuses, Says, write_files
 
 CONFIG = """\
 owner: alice
@@ -333,3 +337,111 @@ def test_revoked(tmp_path, stand_in):
         assert "Calm and exact" not in str(stand_in.body)
 
     play(tmp_path, stand_in, act, clock=MovedClock(NOON))
+
+
+def revoke(folder, _gateway):
+    """Take back what was paired."""
+    with open_rows(folder) as state:
+        pairing.revoke(state, "telegram:7")
+
+
+def rewrite(before, after):
+    """Make an edit of the configuration."""
+
+    def edit(folder, gateway):
+        write_files(folder, {"foreword.yaml": CONFIG.replace(before, after)})
+        gateway.workspace.refresh(now=True)
+
+    return edit
+
+
+BOB_AND_CAROL = """\
+  bob: {trust: familiar, identities: ["telegram:1002"]}
+  carol: {trust: inner}
+"""
+CAROL_ALONE = """\
+  bob: {trust: familiar}
+  carol: {trust: familiar, identities: ["telegram:1002"]}
+"""
+CHANGES = {
+    "revoked": ({"sender": "7"}, revoke),
+    "struck out": ({"sender": "1002"}, rewrite(', identities: ["telegram:1002"]', "")),
+    "another's": ({"sender": "1002"}, rewrite(BOB_AND_CAROL, CAROL_ALONE)),
+    "moved": ({"sender": "1002", "called": True} | KITCHEN, rewrite("kitchen: {", "attic: {")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_somebody_else_by_then(tmp_path, stand_in, change):
+    """A turn that waits is not answered to an address that is another's then, or in a place that is another room."""
+    written, edit = CHANGES[change]
+    away, clock = Refuses(status=529), MovedClock(NOON)
+    stand_in.choose = lambda _: away or Says(text="It is behind the clock.")
+
+    async def act(post):
+        nonlocal away
+        if written["sender"] == "7":
+            await post.write(make_code(tmp_path), "7")
+            await post.until(1)
+        accepted = (await post.write("Where is the safe?", **written)).accepted
+        await post.gateway.wait(accepted.turn)
+        edit(tmp_path, post.gateway)
+        away = None
+        clock.move(61)
+        await end(post.gateway, accepted.turn)
+        await until(lambda: post.arrived and post.arrived[-1][1] == CHANGED)
+
+    post = play(tmp_path, stand_in, act, clock=clock, patience=Patience(later=(60.0,)))
+    assert "behind the clock" not in str(post.arrived)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_somebody_else_before_it_arrives(tmp_path, stand_in, change):
+    """A reply that waits for its channel is not sent any more, and told to be so."""
+    written, edit = CHANGES[change]
+    stand_in.choose = lambda _: Says(text="It is behind the clock.")
+    clock = MovedClock(NOON)
+
+    async def act(post):
+        if written["sender"] == "7":
+            await post.write(make_code(tmp_path), "7")
+            await post.until(1)
+        post.faults.append(NotDelivered("busy", wait=60.0))
+        accepted = (await post.write("Where is the safe?", **written)).accepted
+        await end(post.gateway, accepted.turn)
+        await until(lambda: not post.faults and read_fate(tmp_path, accepted.turn) == "pending")
+        edit(tmp_path, post.gateway)
+        clock.move(61)
+        await until(lambda: read_fate(tmp_path, accepted.turn) == "refused")
+
+    post = play(tmp_path, stand_in, act, clock=clock)
+    assert "behind the clock" not in str(post.arrived)
+    assert any("not who it was written for" in error for _, _, error, _ in read_log(tmp_path))
+
+
+def read_fate(folder, turn):
+    """Read how far the reply of a turn is."""
+    with open_rows(folder) as state:
+        return state.execute("SELECT state FROM outbox WHERE key = ?", (turn,)).fetchone()[0]
+
+
+def test_edits_that_change_nothing(tmp_path, stand_in):
+    """An edit that changes no words is not answered again, also after a restart; one that does is."""
+    stand_in.choose = lambda _: Says(text="Yes.")
+
+    def edit(text, number):
+        return {"text": f"{CORRECTED} {text}", "key": f"1001:6:{number}", "corrects": "1001:6"}
+
+    async def ask(post):
+        await post.write("Is it open?", key="1001:6")
+        await post.until(1)
+
+    async def mend(post):
+        routes = [
+            (await post.write(**edit(text, number))).decision.route
+            for number, text in enumerate(("Is it open?", "Is it closed?", "Is it closed?", "Is it open?"))
+        ]
+        assert routes == [Route.IGNORED, Route.TURN, Route.IGNORED, Route.TURN]
+        await post.until(3)
+
+    play(tmp_path, stand_in, ask, mend)

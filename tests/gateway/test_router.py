@@ -124,8 +124,11 @@ def test_rooms():
         ({**GROUP, "place": "-300", "called": False, "text": f"{'x' * 1000} reid"}, Route.OVERHEARD, "pattern"),
         ({**GROUP, "place": "-300"}, Route.TURN, "speaks to the agent"),
         ({"text": "/pair AB23-CD45"}, Route.PAIRING, "paired"),
-        ({"text": "ab23-cd45"}, Route.PAIRING, "paired"),
+        ({"text": "ab23-cd45", "sender": "7"}, Route.PAIRING, "paired"),
+        ({"text": "2345-6789"}, Route.TURN, "private"),  # who is known needs no code
         ({"text": "/pair"}, Route.PAIRING, "paired"),
+        ({**GROUP, "text": "/pair@reid_bot"}, Route.PAIRING, "paired"),
+        ({**GROUP, "text": "/pair@other_bot", "called": False, "place": "-900"}, Route.OVERHEARD, "mentions alone"),
         ({"text": "my code is AB23-CD45"}, Route.TURN, "private"),
         ({"text": "ABCD-EFGH"}, Route.TURN, "private"),  # a word, and no code: it has no digit
         ({"channel": "web", "sender": "alice", "text": "/pair AB23-CD45", "address": ""}, Route.TURN, "private"),

@@ -52,7 +52,16 @@ def test_only_own_words(theirs):
     assert read_manner(f"Look at the lighthouse here:\n{theirs}\n").topics == ("lighthouse",)
 
 
-@pytest.mark.parametrize("text", ["", "   ", "!!!", "> all quoted", "```\ncode\n"])
+@pytest.mark.parametrize("label", ["[corrects an earlier message]", "[photo: of an album]", "[document: zeppelin.pdf]"])
+def test_labels_are_nobodys_words(label):
+    """What a channel adds to a message is not learned as words of the person."""
+    assert read_manner(f"{label} the lighthouse") == read_manner("the lighthouse")
+
+
+FORWARDED = ("[forwarded from Eve] The zeppelin", "[corrects an earlier message] [forwarded] [photo] The zeppelin")
+
+
+@pytest.mark.parametrize("text", ["", "   ", "!!!", "> all quoted", "```\ncode\n", *FORWARDED])
 def test_nothing_own(text):
     """A message without a word of one's own shows nothing."""
     assert read_manner(text) is None

@@ -37,6 +37,8 @@ class Heard:
     text: str
     key: str = ""
     """The channel's own id of the message: heard twice, it is one."""
+    corrects: str = ""
+    """The key of the message that this is an edit of; its own begins with that and a colon."""
     address: str = ""
     """Where a reply is delivered; nothing where whoever asked fetches it."""
     chat: Chat = Chat.PRIVATE

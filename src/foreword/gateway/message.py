@@ -55,6 +55,14 @@ class Errand:
 
 
 @frozen(eq=True)
+class Proof:
+    """Who wrote and where, by the channel's own ids: who and what that is here can be found by them again."""
+
+    sender: str
+    place: str
+
+
+@frozen(eq=True)
 class Incoming:
     """A message as a channel hands it in; who sent it is the channel's proof, never the text's word."""
 
@@ -87,6 +95,8 @@ class Incoming:
     """The run of a schedule that it is."""
     origin: str = ""
     """The channel's own ids of place and sender, by which a message is known again whatever they are called by then."""
+    proof: Proof | None = None
+    """What the user and the room were found by; nothing where the channel knows people by their names here."""
 
 
 @frozen(eq=True)

@@ -124,7 +124,8 @@ async def open_gateway(
         learning = Learning(writer)
         opened.push_async_callback(learning.close)
         working = Working(inbox, preparing, loop, gateway.set_aside, options.patience, after=learning.take_note)
-        gateway.start(working, Outbox(writer, channels, listeners, clock) if channels else None)
+        outbox = Outbox(writer, channels, listeners, clock, lambda: workspace.config) if channels else None
+        gateway.start(working, outbox)
         opened.push_async_callback(archiving.look)  # once more, for what has ended since
         await opened.enter_async_context(beside(archiving.keep()))
         opened.push_async_callback(gateway.close)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from foreword.config.schema import Config
 from foreword.events.event import NOBODY, EventType, Level
 from foreword.events.listening import Listeners
-from foreword.events.trace import Timepiece, Trace
+from foreword.events.trace import Timepiece, Trace, describe_error
 from foreword.frozen import frozen
 from foreword.gateway.belonging import find_context
 from foreword.gateway.channel import Channel, NeverDelivered, NotDelivered
@@ -22,6 +23,7 @@ from foreword.gateway.letter import Letter
 from foreword.gateway.moment import write_moment
 from foreword.gateway.owner import is_dead, name_owner
 from foreword.gateway.sqlite_inbox import get_claimed
+from foreword.gateway.standing import may_have
 from foreword.gateway.writer import Writer
 from foreword.words import Word
 
@@ -37,6 +39,8 @@ WAITS = (
 LONGEST = 30.0  # seconds that a delivery may take
 DISK = 1.0  # seconds after which is written again what a full or busy disk did not take
 LOST = "the reply was on its way when its process ended; nobody knows whether it arrived, and it is not sent again"
+GONE = "whoever is at this address now is not who it was written for, so it was not sent"
+UNSPLIT = "its parts cannot be told"
 MOST = 64  # deliveries at once
 LETTER = "key, channel, address, text, turn_id"
 
@@ -67,6 +71,8 @@ class Parcel:
     """How many of its parts have arrived."""
     attempt: int
     claimed: Claimed | None
+    allowed: bool
+    """Whether whoever is at its address now may still have it."""
 
 
 class Outbox:
@@ -78,11 +84,13 @@ class Outbox:
         channels: Mapping[str, Channel],
         listeners: Listeners,
         clock: Callable[[], datetime],
+        config: Callable[[], Config],
     ) -> None:
         self._writer = writer
         self._channels = channels
         self._listeners = listeners
         self._clock = clock
+        self._config = config
         self._owner = name_owner()
 
     def find_channel(self, name: str) -> Channel | None:
@@ -96,13 +104,14 @@ class Outbox:
 
     async def deliver(self) -> int:
         """Deliver the next part of what is due; return how many were tried."""
-        parcels, lost = await self._writer.seal(self._claim)
+        config = self._config()
+        parcels, lost = await self._writer.seal(lambda state: self._claim(state, config))
         for letter, claimed in lost:
             self._make_trace(letter, claimed).tell(EventType.CHANNEL_ERROR, level=Level.ERROR, error=LOST)
         await asyncio.gather(*(self._deliver(parcel) for parcel in parcels))
         return len(parcels)
 
-    def _claim(self, state: sqlite3.Connection) -> tuple[Sequence[Parcel], Sequence[Belonging]]:
+    def _claim(self, state: sqlite3.Connection, config: Config) -> tuple[Sequence[Parcel], Sequence[Belonging]]:
         """Claim the first letter of each address that is due; return also those whose fate is uncertain now."""
         now = self._clock()
         lost = self._take_over(state, now)
@@ -118,7 +127,10 @@ class Outbox:
         parcels = []
         for number, part, attempt, *row in sorted(got):
             letter, claimed = read_letter(state, row)
-            parcels.append(Parcel(number=number, letter=letter, part=part, attempt=attempt, claimed=claimed))
+            allowed = claimed is None or may_have(state, letter, claimed.incoming, config)
+            parcels.append(
+                Parcel(number=number, letter=letter, part=part, attempt=attempt, claimed=claimed, allowed=allowed)
+            )
         return parcels, lost
 
     def _take_over(self, state: sqlite3.Connection, now: datetime) -> list[Belonging]:
@@ -144,17 +156,10 @@ class Outbox:
         return Trace(self._listeners.recorder, context, timepiece, goes_on=claimed.place)
 
     async def _deliver(self, parcel: Parcel) -> None:
-        letter = parcel.letter
-        channel = self._channels[letter.channel]
-        parts = channel.split(letter.text)
-        trace = self._make_trace(letter, parcel.claimed)
-        wait, text = 0.0, parts[parcel.part]
-        said = {"part": f"{parcel.part + 1} of {len(parts)}"} if len(parts) > 1 else {}
+        channel, wait = self._channels[parcel.letter.channel], 0.0
         try:
-            with trace.step(EventType.MESSAGE_SENT, length=len(text), attempt=parcel.attempt, **said):
-                async with asyncio.timeout(LONGEST):
-                    await channel.deliver(letter.address, text, f"{letter.key}.{parcel.part}")
-            state = Delivery.SENT if parcel.part + 1 == len(parts) else Delivery.PENDING
+            last = await self._send(parcel, channel)
+            state = Delivery.SENT if last else Delivery.PENDING
         except NotDelivered as error:
             wait = error.wait or WAITS[min(parcel.attempt, len(WAITS)) - 1]
             state = Delivery.PENDING
@@ -170,6 +175,24 @@ class Outbox:
                 await asyncio.sleep(DISK)
             else:
                 return
+
+    async def _send(self, parcel: Parcel, channel: Channel) -> bool:
+        """Send the next part of a letter; return whether it was the last one."""
+        letter = parcel.letter
+        trace = self._make_trace(letter, parcel.claimed)
+        try:
+            parts = channel.split(letter.text)
+            text = parts[parcel.part]
+        except Exception as error:  # however often it is tried, the same text is split in the same way
+            trace.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(error))
+            raise NeverDelivered(UNSPLIT) from error
+        said = {"part": f"{parcel.part + 1} of {len(parts)}"} if len(parts) > 1 else {}
+        with trace.step(EventType.MESSAGE_SENT, length=len(text), attempt=parcel.attempt, **said):
+            if not parcel.allowed:
+                raise NeverDelivered(GONE)
+            async with asyncio.timeout(LONGEST):
+                await channel.deliver(letter.address, text, f"{letter.key}.{parcel.part}")
+        return parcel.part + 1 == len(parts)
 
     def _settle(self, state: sqlite3.Connection, parcel: Parcel, became: Delivery, wait: float) -> None:
         """Write down what became of a part; a letter that is pending without a wait goes on with its next one."""

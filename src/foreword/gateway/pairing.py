@@ -13,6 +13,7 @@ from hashlib import sha256
 
 from foreword.errors import InputError, UnknownName, show_name
 from foreword.frozen import frozen
+from foreword.gateway.channel import Chat, Heard
 from foreword.gateway.moment import read_moment, write_moment
 
 SIGNS = "23456789ABCDEFGHJKMNPQRSTVWXYZ"  # none that is taken for another
@@ -21,7 +22,7 @@ MINUTES = 10
 MOST_MINUTES = 24 * 60
 LONGEST_NAME = 100
 _CODE = re.compile(rf"(?<![\w-])[{SIGNS}]{{{HALF}}}-[{SIGNS}]{{{HALF}}}(?![\w-])", re.IGNORECASE)
-_ASKED = re.compile(r"/pair(?:@\w+)?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
+_ASKED = re.compile(r"/pair(?P<name>@\w+)?(?:\s.*)?", re.IGNORECASE | re.DOTALL)
 
 
 @frozen(eq=True)
@@ -43,12 +44,14 @@ class Paired:
     since: datetime
 
 
-def read_claim(text: str, *, private: bool) -> Claim:
-    """Read the codes of a message; in private it asks to be paired where it is one, or follows /pair."""
-    stripped = text.strip()
-    codes = tuple(code.upper() for code in _CODE.findall(text))
-    asked = _ASKED.fullmatch(stripped)
-    if asked or (private and _CODE.fullmatch(stripped) and is_code(stripped)):
+def read_claim(heard: Heard, *, known: bool) -> Claim:
+    """Read the codes of a message; it asks to be paired by /pair, or where a stranger in private says nothing else."""
+    private, said = heard.chat is Chat.PRIVATE, heard.text.strip()
+    codes = tuple(code.upper() for code in _CODE.findall(heard.text))
+    asked = _ASKED.fullmatch(said)
+    if asked and asked["name"] and not (private or heard.called):  # in company a command may be for another bot
+        asked = None
+    if asked or (private and not known and _CODE.fullmatch(said) and is_code(said)):
         return Claim(codes=codes[:1] if private else codes, asked=True)
     return Claim() if private else Claim(codes=codes)
 

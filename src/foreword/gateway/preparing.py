@@ -23,6 +23,7 @@ from foreword.gateway.message import Incoming
 from foreword.gateway.past import Row, fold, read_past
 from foreword.gateway.room import catch_up, find_words
 from foreword.gateway.session import Session
+from foreword.gateway.standing import CHANGED, is_same
 from foreword.gateway.writer import Writer
 from foreword.runtime.history import Messages, recount
 from foreword.signal import classify
@@ -33,8 +34,6 @@ from foreword.words import Mode
 from foreword.workspace import Workspace
 
 FEW = 3  # turns that a light run knows of
-
-CHANGED = "What you may see here has changed since you wrote, so this is not answered. Please write again."
 
 TOO_LONG = "the message is too long: {:,} tokens, and the model has room for {:,} beside its prompt and its answer"
 
@@ -92,7 +91,7 @@ class Preparing:
 
     async def prepare(self, trace: Trace, claimed: Claimed, *, fold: bool = False) -> Prepared:
         """Prepare a turn; a conversation that has become too long is folded first."""
-        if fault := self.find_change(claimed):
+        if fault := await self.find_change(claimed):
             raise Changed(fault)
         incoming = claimed.incoming
         past, living = await self._recall(claimed)
@@ -138,15 +137,18 @@ class Preparing:
         """Assemble a turn beside the loop."""
         return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn)
 
-    def find_change(self, claimed: Claimed) -> str:
-        """Say that a person's clearance is not that of their session any more, or nothing."""
+    async def find_change(self, claimed: Claimed) -> str:
+        """Say that whoever wrote is somebody else by now, or not cleared as their session is; else nothing."""
         incoming = claimed.incoming
         self._workspace.refresh()
+        config = self._workspace.config
         try:
-            lane = find_lane(incoming, self._workspace.config).lane
+            lane = find_lane(incoming, config).lane
         except InputError as error:
             return str(error)
-        if lane.clearance == claimed.session.lane.clearance:
+        if lane.clearance != claimed.session.lane.clearance:
+            return CHANGED
+        if incoming.proof is None or await self._writer.look(lambda state: is_same(state, incoming, config)):
             return ""
         return CHANGED
 

@@ -22,6 +22,7 @@ from foreword.gateway.pairing import burn
 from foreword.gateway.rates import Rates
 from foreword.gateway.router import Decision, Route, find_identity, route
 from foreword.gateway.writer import Writer
+from foreword.signal.labels import drop_corrected
 from foreword.workspace import Workspace
 
 GUESSES, ALL_GUESSES = 5, 30  # codes that are looked at in a minute: of one identity, and of all together
@@ -32,6 +33,11 @@ HOW = "Send the code that the owner gave you: /pair CODE. It is good here, in pr
 SEEN = "Others can read that code here, so it is good no more. Ask the owner for a new one and send it in private."
 ELSEWHERE = "Pairing works in private alone. Write to me directly."
 TOO_MANY = "There were too many codes that were not good. Try again in a few minutes."
+
+LATEST = """
+SELECT text, received AS moment FROM turns WHERE key = ?1 OR key > ?2 AND key < ?3
+UNION ALL SELECT text, heard FROM overheard WHERE key = ?1 OR key > ?2 AND key < ?3
+ORDER BY moment DESC LIMIT 1"""
 
 
 @frozen(eq=True)
@@ -76,6 +82,10 @@ class Receiving:
         key = write_key(decision.incoming)
         if key and (known := await self._writer.look(lambda state: find_known(state, key))):
             return Received(decision=decision, accepted=known.accepted, repeated=True)
+        if await self._writer.look(lambda state: is_unchanged(state, heard, decision.incoming)):
+            ignored = replace(decision, route=Route.IGNORED, reason="it is an edit that changes no words")
+            self._tell(ignored)
+            return Received(decision=ignored)
         try:
             check(decision.incoming)
             return await self._follow(heard, decision)
@@ -164,6 +174,15 @@ class Receiving:
             trust=lane.clearance, agent=lane.agent, user=incoming.user, channel=incoming.channel, room=incoming.room
         )
         return Trace(self._recorder, context, Timepiece(now=self._clock))
+
+
+def is_unchanged(state: sqlite3.Connection, heard: Heard, incoming: Incoming) -> bool:
+    """Whether an edit says what its message, or the last edit of that, said already."""
+    if not heard.corrects:
+        return False
+    first = write_key(replace(incoming, key=heard.corrects))
+    row = state.execute(LATEST, (first, f"{first}:", f"{first};")).fetchone()
+    return row is not None and drop_corrected(row[0]) == drop_corrected(heard.text)
 
 
 @frozen

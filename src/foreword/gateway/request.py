@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from foreword.gateway.message import Errand, Incoming
+from foreword.gateway.message import Errand, Incoming, Proof
 from foreword.turn import Client
 from foreword.words import Delivery, Trust
 
@@ -18,7 +18,8 @@ def read_request(text: str, request: str) -> Incoming:
     """Read a message that was written."""
     said: dict[str, Any] = json.loads(request)
     errand = read_errand(said["errand"]) if said.get("errand") else None
-    return Incoming(**said | {"text": text, "client": Client(**said["client"]), "errand": errand})
+    proof = Proof(**said["proof"]) if said.get("proof") else None
+    return Incoming(**said | {"text": text, "client": Client(**said["client"]), "errand": errand, "proof": proof})
 
 
 def read_errand(said: dict[str, Any]) -> Errand:

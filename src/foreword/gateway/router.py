@@ -17,7 +17,7 @@ from foreword.config.people import Room
 from foreword.config.schema import Config
 from foreword.frozen import frozen
 from foreword.gateway.channel import Chat, Heard
-from foreword.gateway.message import Incoming
+from foreword.gateway.message import Incoming, Proof
 from foreword.gateway.pairing import Claim, read_claim
 from foreword.signal import find_noise
 from foreword.trust.clearance import bound_of_situation
@@ -57,7 +57,7 @@ def route(heard: Heard, config: Config, paired: str = "") -> Decision:
     """Decide what becomes of a message; `paired` is the user that its sender's identity was paired with."""
     incoming = place(heard, config, paired)
     family = find_family(heard.channel)
-    claim = Claim() if family in OWN else read_claim(heard.text, private=heard.chat is Chat.PRIVATE)
+    claim = Claim() if family in OWN else read_claim(heard, known=incoming.user in config.users)
     if claim.asked:
         return Decision(route=Route.PAIRING, reason="it asks to be paired", incoming=incoming, claim=claim)
     if heard.address and not heard.text.strip():
@@ -69,6 +69,7 @@ def route(heard: Heard, config: Config, paired: str = "") -> Decision:
 def place(heard: Heard, config: Config, paired: str = "") -> Incoming:
     """Say who speaks and where, in the words of the configuration."""
     room = find_room(heard, config)
+    own = find_family(heard.channel) in OWN
     return Incoming(
         text=heard.text,
         user=find_user(heard, config, paired),
@@ -81,7 +82,8 @@ def place(heard: Heard, config: Config, paired: str = "") -> Incoming:
         project=heard.project,
         before=heard.before,
         key=heard.key,
-        origin="" if find_family(heard.channel) in OWN else f"{heard.place}/{heard.sender}",
+        origin="" if own else f"{heard.place}/{heard.sender}",
+        proof=None if own else Proof(sender=heard.sender, place=heard.place),
         asks=heard.asks,
         address=heard.address,
     )

@@ -72,7 +72,7 @@ class Steps:
 
     async def _pass_on(self, delta: Delta) -> None:
         """Pass on a piece; before each tool it is looked whether the person may still see what it would show."""
-        if isinstance(delta, Calling) and (fault := self._preparing.find_change(self._claimed)):
+        if isinstance(delta, Calling) and (fault := await self._preparing.find_change(self._claimed)):
             raise Changed(fault)
         await self._hear(delta)
 
@@ -178,7 +178,7 @@ class Working:
             taken = outcome.messages[:-1] if find_answer(outcome.messages[:-1]) else ()
             outcome = await self._run(trace, replace(claimed, taken=taken), prepared, steps)
         state, text = ENDS[outcome.end], cut_silence(outcome.text)
-        if state.ended and (fault := self._preparing.find_change(claimed)):
+        if state.ended and (fault := await self._preparing.find_change(claimed)):
             state, text = State.FAILED, fault
         # A run that had nothing to say leaves nothing for the next one to read.
         idle = claimed.incoming.errand and state is State.ANSWERED and not text

@@ -9,6 +9,7 @@ from functools import cache
 from foreword.frozen import frozen
 from foreword.secret import suspect_secrets
 from foreword.shipped import read_shipped
+from foreword.signal.labels import drop_labels
 
 READ = 4_000  # characters of a message that are looked at
 LONGEST = 400  # words that a message counts for; who writes more has pasted something
@@ -52,7 +53,7 @@ def read_manner(message: str) -> Manner | None:
 
 def keep_own(text: str) -> str:
     """Keep what a person wrote themselves, as far as that shows."""
-    return _CODE.sub(" ", _QUOTED.sub(" ", text))
+    return _CODE.sub(" ", _QUOTED.sub(" ", drop_labels(text)))
 
 
 def find_tone(text: str, words: int) -> int:

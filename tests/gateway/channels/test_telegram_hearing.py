@@ -4,8 +4,9 @@ import pytest
 from aiogram.types import Message, User
 
 from foreword.gateway.channel import Chat
-from foreword.gateway.channels.telegram.hearing import CORRECTED, Hearing, read_address
+from foreword.gateway.channels.telegram.hearing import Hearing, read_address
 from foreword.gateway.channels.telegram.moves import Moves
+from foreword.signal.labels import CORRECTED
 from foreword.testing import StandInBot
 
 BOT = StandInBot()
@@ -167,15 +168,16 @@ def test_very_long():
 def test_edits():
     """An edit is a new message that says it corrects one; one that changes no words is not heard."""
     hearing = Hearing(ME, Moves())
-    hear("tea at four", hearing=hearing, message_id=5)
+    hearing.remember(hear("tea at four", hearing=hearing, message_id=5))
     same = hear("tea at four", hearing=hearing, message_id=5, edited=True, number=8)
     fixed = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
     again = hear("tea at five", hearing=hearing, message_id=5, edited=True, number=9)
     unknown = hear("coffee", hearing=hearing, message_id=4, edited=True, number=10)
-    assert same is None
-    assert (fixed.text, fixed.key) == (f"{CORRECTED} tea at five", "1001:5:9")
-    assert again == fixed  # it was not kept, and comes once more
-    assert unknown.text == f"{CORRECTED} coffee"
+    assert (fixed.text, fixed.key, fixed.corrects) == (f"{CORRECTED} tea at five", "1001:5:9", "1001:5")
+    assert again == fixed
+    assert [hearing.is_known(one) for one in (same, fixed, unknown)] == [True, False, False]
+    hearing.remember(fixed)
+    assert [hearing.is_known(one) for one in (same, fixed)] == [False, True]
 
 
 def test_album():

@@ -60,6 +60,15 @@ def test_confirmed_once_kept(bot):
     assert [level for level, words in wire.told if "disk is full" in words] == ["error"]
 
 
+def test_an_edit_that_was_not_kept(bot):
+    """An edit that was not kept is news when Telegram brings it again, and none once it was."""
+    for _ in range(2):
+        bot.push("edited_message", bot.make_message("tea at five", 1001, None, message_id=5))
+    ears = Ears(NotKept("the disk is full"))
+    poll(bot, ears, all_confirmed(bot))
+    assert ears.texts == ["[corrects an earlier message] tea at five"]
+
+
 def test_others_do_not_wait(bot):
     """A chat whose message is not kept holds up no other chat."""
     bot.say("mine", user=1001)
@@ -177,6 +186,17 @@ def test_moves_that_cannot_be_read(tmp_path):
     path.write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="mend it, or delete it"):
         Moves(os.fspath(path))
+
+
+def test_a_move_that_was_not_written(tmp_path):
+    """A move that the disk did not take is news when it is heard again."""
+    folder = tmp_path / "state"
+    moves = Moves(os.fspath(folder / "telegram.json"))
+    with pytest.raises(OSError, match=r"telegram\.json"):
+        moves.add(-57, -10057)
+    folder.mkdir()
+    assert moves.add(-57, -10057)
+    assert Moves(os.fspath(folder / "telegram.json")).find_first(-10057) == -57
 
 
 def test_an_hour_away(bot):

@@ -114,3 +114,9 @@ def test_one_endless_character():
     """A character that is longer than a message is cut all the same, and ends."""
     pieces = list(split(Formatted(text="e" + "\u0301" * 9_000)))
     assert "".join(piece.text for piece in pieces) == "e" + "\u0301" * 9_000
+
+
+def test_no_message_of_white_space():
+    """What would be a message of white space alone is left out, since Telegram takes none."""
+    pieces = list(split(read_markdown("```\na" + "\n" * (3 * LONGEST) + "b\n```")))
+    assert [piece.text.strip() for piece in pieces] == ["a", "b"]

@@ -7,6 +7,7 @@ and every other that has words.
 
 import re
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TypeVar
 
 from aiogram.types import Chat as TelegramChat
@@ -15,11 +16,11 @@ from aiogram.types import Message, MessageEntity, User
 from foreword.gateway.channel import Chat, Heard, NeverDelivered
 from foreword.gateway.channels.telegram.moves import Moves
 from foreword.gateway.channels.telegram.words import clean, write_words
+from foreword.signal.labels import CORRECTED, drop_corrected
 from foreword.turn import Client
 
 NAME = "telegram"
 _LINK = re.compile(r"/start\s+([\w-]+)")  # what a link such as t.me/its_name?start=CODE says for whoever follows it
-CORRECTED = "[corrects an earlier message]"
 MANY = 5_000  # messages and albums that are remembered
 T = TypeVar("T")
 CHATS = {"private": Chat.PRIVATE, "group": Chat.GROUP, "supergroup": Chat.GROUP, "channel": Chat.BROADCAST}
@@ -32,24 +33,27 @@ class Hearing:
         self._me = me
         self._moves = moves
         self._agent = agent
-        self._texts: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._texts: OrderedDict[str, int] = OrderedDict()
         self._albums: OrderedDict[str, int] = OrderedDict()
 
     def hear(self, message: Message, number: int, *, edited: bool) -> Heard | None:
-        """Hear a message of an update with this number; nothing where nobody said anything new."""
+        """Hear a message of an update with this number; nothing where nobody said anything."""
         text = write_words(message)
         if message.chat.type == "private" and (link := _LINK.fullmatch(text)):
             text = link[1]
         if not text or self._is_a_bot(message) or (not edited and self._is_of_album(message)):
             return None
         key = f"{message.chat.id}:{message.message_id}"
-        known, when = self._texts.get(key, (0, number))
-        remember(self._texts, key, (hash(text), number))
-        if edited:
-            if known == hash(text) and when != number:  # of the same number it is the same edit, which was not kept
-                return None
-            key, text = f"{key}:{number}", f"{CORRECTED} {text}"
-        return self._make(message, key, text)
+        heard = self._make(message, key, text)
+        return replace(heard, key=f"{key}:{number}", text=f"{CORRECTED} {text}", corrects=key) if edited else heard
+
+    def is_known(self, heard: Heard) -> bool:
+        """Whether this is an edit that changes no words of what was kept."""
+        return bool(heard.corrects) and self._texts.get(heard.corrects) == hash(drop_corrected(heard.text))
+
+    def remember(self, heard: Heard) -> None:
+        """Remember what is kept by now, to know what is new in an edit of it."""
+        remember(self._texts, heard.corrects or heard.key, hash(drop_corrected(heard.text)))
 
     def _make(self, message: Message, key: str, text: str) -> Heard:
         chat = CHATS.get(message.chat.type, Chat.BROADCAST)

@@ -33,14 +33,15 @@ class Moves:
         """Keep a move; return whether it was news."""
         if self._new.get(old) == new or self.find_first(old) == new:
             return False
-        self._new[old], self._old[new] = new, old
+        moved = self._new | {old: new}
         if self._path:
             beside = f"{self._path}.new"
             with open(beside, "w", encoding="utf-8") as file:
-                json.dump({"moved": {str(one): other for one, other in self._new.items()}}, file)
+                json.dump({"moved": {str(one): other for one, other in moved.items()}}, file)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, self._path)
+        self._new, self._old[new] = moved, old  # what could not be written is news when it is heard again
         return True
 
     def find_last(self, chat: int) -> int:

@@ -78,13 +78,15 @@ class Polling:
             if heard := self._read(update, hearing):
                 chat = heard.address.partition("/")[0]
                 chats.setdefault(chat, []).append((update["update_id"], heard))
-        failed = await asyncio.gather(*(self._hand_in(line) for line in chats.values()))
+        failed = await asyncio.gather(*(self._hand_in(line, hearing) for line in chats.values()))
         lost = [number for number in failed if number]
         return (False, min(lost)) if lost else (True, ordered[-1]["update_id"] + 1)
 
-    async def _hand_in(self, line: Sequence[tuple[int, Heard]]) -> int:
+    async def _hand_in(self, line: Sequence[tuple[int, Heard]], hearing: Hearing) -> int:
         """Hand in what one chat says; return the number of the first update that is not kept."""
         for number, heard in line:
+            if hearing.is_known(heard):
+                continue
             try:
                 await self._hear(heard)
             except InputError as error:  # it would be refused for ever
@@ -93,6 +95,7 @@ class Polling:
                 if not self._is_given_up(number, error):
                     return number
             self._broken.pop(number, None)
+            hearing.remember(heard)
         return 0
 
     def _is_given_up(self, number: int, error: Exception) -> bool:

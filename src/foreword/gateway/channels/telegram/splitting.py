@@ -20,7 +20,8 @@ def split(formatted: Formatted, longest: int = LONGEST) -> Iterator[Formatted]:
     while start < end:
         reach = find_reach(formatted, start, longest)
         stop, following = (reach, reach) if reach == end else find_cut(formatted, start, reach)
-        yield formatted.cut(start, stop)
+        if formatted.text[start:stop].strip():  # Telegram takes no message of white space
+            yield formatted.cut(start, stop)
         start = following
 
 

@@ -4,6 +4,8 @@ import re
 
 from aiogram.types import Message, MessageEntity
 
+from foreword.signal.labels import FORWARDED
+
 LONGEST = 64  # characters of a name in a label
 # What a person sends that is no text; every other kind of message is Telegram's own notice.
 MEDIA = {
@@ -70,7 +72,7 @@ def write_origin(message: Message) -> str:
     user, chat = getattr(origin, "sender_user", None), getattr(origin, "chat", None)
     chat = chat or getattr(origin, "sender_chat", None)
     name = user.full_name if user else chat.full_name if chat else getattr(origin, "sender_user_name", "")
-    return f"[forwarded from {shorten(name)}]" if name else "[forwarded]"
+    return f"{FORWARDED} from {shorten(name)}]" if name else f"{FORWARDED}]"
 
 
 def write_links(text: str, entities: list[MessageEntity]) -> str:
