@@ -23,7 +23,7 @@ class Archives:
 
     name: str = "archived transcripts"
     base: str = STATE
-    where: str = "groups/"
+    where: str = "groups/ and users/"
     claims: tuple[str, ...] = ("state.archives.*",)
 
     def find(self, bases: Bases, person: Person) -> int:  # noqa: ARG002 - what is theirs is marked
