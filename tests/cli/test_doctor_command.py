@@ -58,15 +58,20 @@ def test_missing_key(say):
 
 
 def test_telegram(say, folder):
-    """The token of the bot is looked for and never shown; without a bot in the configuration nobody asks for one."""
+    """The token of the bot is judged as serve judges it and never shown; without a bot nobody asks for one."""
     assert find(say("doctor", "--json"), "telegram") == []
     with open(folder / "foreword.yaml", "a", encoding="utf-8") as file:
         file.write("telegram: {token: $BOT}\n")
-    assert find(say("doctor", "--json"), "telegram") == [("warning", "there is no BOT")]
-    write_files(folder, {".env": f"BOT={KEY}\n"})
-    answer = say("doctor", "--json")
-    assert find(answer, "telegram") == [("ok", "BOT is set (.env)")]
-    assert KEY not in answer.out
+    for token, level, told in (
+        ("", "error", "needs the bot's token in BOT"),
+        (KEY, "error", "BOT is not a bot's token"),
+        (f"12345678:{KEY}", "ok", "BOT is set (.env)"),
+    ):
+        write_files(folder, {".env": f"BOT={token}\n"})
+        answer = say("doctor", "--json")
+        ((found, message),) = find(answer, "telegram")
+        assert (found, told in message, answer.code) == (level, True, 1 if level == "error" else 0)
+        assert KEY not in answer.out
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import stat
 import sys
 
 import pytest
@@ -124,6 +125,7 @@ def test_somebody_who_has_left_the_configuration(say, folder):
 def test_export(say, folder):
     """A file appears whole, with a line for each thing; nothing of another is in it."""
     answer = say("export", "bob.jsonl", "--user", "bob")
+    assert os.name != "posix" or stat.S_IMODE(os.stat("bob.jsonl").st_mode) == 0o600
     assert answer.out.startswith("exported: ")
     first, *rest = [json.loads(line) for line in (folder / "bob.jsonl").read_text().splitlines()]
     assert first["user"] == "bob"

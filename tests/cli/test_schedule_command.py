@@ -2,6 +2,7 @@
 
 import pytest
 
+from foreword.store.state import use_state
 from foreword.testing import Says, listen
 from foreword.testing import write_files as write
 
@@ -38,6 +39,35 @@ def test_the_configuration_is_listed(say, folder):
     refused = say("schedule", "cancel", "brief")
     assert refused.code == 2
     assert "foreword.yaml" in refused.err
+
+
+def test_a_name_is_taken_once(say, folder):
+    """A name that a person's schedule has, of the configuration or not, is refused; another person may have it."""
+    extend(folder, YAML)
+    for name, user, code in (("brief", "alice", 2), ("tea", "alice", 0), ("tea", "alice", 2), ("tea", "bob", 0)):
+        answer = say("schedule", "add", "--at", "2199-01-01T08:00", "--say", "x", "--name", name, "--user", user)
+        assert (answer.code, "another name" in answer.err) == (code, code == 2)
+
+
+def test_what_has_no_name_is_known_by_what_it_says(say, monkeypatch):
+    """The list shows how the text begins, and a name made from it that the other actions take."""
+    monkeypatch.setenv("COLUMNS", "300")
+    words = "What is on today, and who is coming to see us in the evening?"
+    assert say("schedule", "add", "--cron", "0 8 * * *", "--say", words, "--json").json["name"] == ""
+    shown = say("schedule", "list").out
+    assert "what-is-on-today-and-who" in shown
+    assert "What is on today, and who is coming to…" in shown
+    assert "waits for foreword serve" not in shown
+    assert say("schedule", "cancel", "what-is-on-today-and-who").out == "cancelled: what-is-on-today-and-who\n"
+
+
+def test_what_is_overdue_waits_for_serve(say, folder, monkeypatch):
+    """Where nothing serves, the list says what a schedule that is overdue waits for."""
+    monkeypatch.setenv("COLUMNS", "300")
+    say("schedule", "add", "--cron", "0 8 * * *", "--say", "What is on?")
+    with use_state(str(folder / ".foreword")) as state:
+        state.execute("UPDATE schedules SET due = due - 86400 * 2")
+    assert "overdue; it waits for foreword serve" in say("schedule", "list").out
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,19 @@ def test_telegram_without_a_token(folder, token, told):
     assert not token or token not in err
 
 
+def test_a_missing_token_is_said_before_anything_slow_is_loaded(folder):
+    """Who forgot the token does not wait for the libraries of Telegram and of the web to be loaded first."""
+    write_files(folder, {"foreword.yaml": f"{CONFIG}telegram: {{}}\n"})
+    command = [sys.executable, "-X", "importtime", "-m", "foreword", "-w", str(folder), "serve", "--port", "0"]
+    environ = {"PYTHONPATH": ":".join(sys.path)}
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert "the line TELEGRAM_TOKEN=…" in ended.stderr
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in ended.stderr.splitlines() if "|" in line}
+    assert "foreword" in loaded
+    assert not loaded & {"aiogram", "fastapi", "uvicorn", "pydantic"}
+
+
 def test_gives_turns_their_time(folder):
     """A turn that runs when the process is told to end is answered to who waits for it."""
     script = (Hangs(seconds=0.7), Says(text="Done."))

@@ -379,6 +379,18 @@ def test_archived_transcripts_of_others(people):
     assert read_all(people.folder)[wrote] == before
 
 
+def test_a_private_transcript_is_counted_once(people):
+    """A transcript that lies in their own folder is one thing, and no line of the report looks undone."""
+    before = {line.name: line.found for line in look(people.house, "bob").lines}
+    private = people.talk("bob", "zebrabob62 is between us", "Yes.", situation="dm")
+    assert people.archive(private).startswith("users/bob/")
+    lines = {line.name: line for line in forget(people.house, "bob").lines}
+    transcripts = lines["archived transcripts"]
+    assert (transcripts.found, transcripts.removed, transcripts.where) == (1, 1, "groups/ and users/")
+    assert lines["own files"].found == lines["own files"].removed == before["own files"]
+    assert [line for line in lines.values() if line.removed < line.found] == []
+
+
 def test_a_link_is_not_followed(people, tmp_path):
     """A folder of theirs that is a link goes as a link; what it leads to is left alone."""
     write_files(tmp_path, {"elsewhere/keep.md": "kept"})

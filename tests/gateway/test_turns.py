@@ -224,7 +224,7 @@ def test_asking(tmp_path, stand_in, allowed):
     assert Returned(name="press", done=allowed) in heard
     assert Calling(name="press") not in heard
     assert reply.text == "So be it."
-    assert ("did not allow" in str(stand_in.body["messages"][-1])) is not allowed
+    assert ("nobody has allowed it" in str(stand_in.body["messages"][-1])) is not allowed
 
 
 def test_silence_is_a_no(tmp_path, stand_in):

@@ -58,7 +58,7 @@ def test_asking(tmp_path, stand_in, model, answer, noted):
     assert (told.facts.get("confirmed"), told.facts["status"]) == (noted, "ok" if done else "refused")
     assert Returned(name="lamps", done=done) in talk.deltas
     if not done:
-        assert read_results(outcome)[0].endswith("lamps was not called: the person did not allow it.")
+        assert read_results(outcome)[0].endswith("lamps was not called: nobody has allowed it.")
 
 
 def test_only_what_changes(tmp_path, stand_in):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from foreword.cli.checks import Check, accept, doubt
+from foreword.cli.checks import Check, accept, doubt, refuse
 from foreword.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
@@ -52,15 +52,19 @@ def check_telegram(config: "Config", secrets: "Secrets") -> Iterator[Check]:
     """Check that the bot on Telegram, where there is to be one, has what it needs; nobody is asked."""
     from importlib.util import find_spec
 
+    from foreword.config.telegram import find_token
+
     if config.telegram is None:
         return
     if find_spec("aiogram") is None:
         yield doubt("telegram", "aiogram is not installed", "pip install 'foreword[telegram]'")
     name = config.telegram.token.removeprefix("$")
-    if secrets.get(name):
-        yield accept("telegram", f"{name} is set ({secrets.origin(name)})")
+    try:
+        find_token(config.telegram, {name: secrets.get(name) or ""})
+    except InputError as error:
+        yield refuse("telegram", str(error))
     else:
-        yield doubt("telegram", f"there is no {name}", f"put the token that @BotFather gave you there, {SET}")
+        yield accept("telegram", f"{name} is set ({secrets.origin(name)})")
 
 
 def check_directories(subject: str, agent: "Agent", workspace: "Workspace") -> Iterator[Check]:

@@ -72,20 +72,21 @@ def show_all(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection
     from foreword.gateway.schedule.destination import show_destination
     from foreword.gateway.schedule.following import follow
     from foreword.gateway.schedule.schedules import find_all
-    from foreword.gateway.schedule.showing import show_moment
+    from foreword.gateway.schedule.showing import show_moment, show_note, show_said
 
-    follow(state, workspace.config, datetime.now(UTC))
+    now = datetime.now(UTC)
+    follow(state, workspace.config, now)
     found = find_all(state, args.user or "")
     if args.json:
         print_json([write(one) for one in found])
     elif found:
-        table = make_table("id", "name", "user", "when", "next", "to", "note")
+        table = make_table("id", "name", "user", "when", "next", "says", "to", "note")
         for one in found:
             due = show_moment(one.due, one.timing.zone) if one.due else "–"
             when = f"{one.timing.kind} {one.timing.moment}"
-            name = "" if one.name == one.id else one.name
             where = show_destination(one.to) or "their last address"
-            texts = (one.id, name, one.user, when, due, f"{one.delivery}, {where}", one.note)
+            to = f"{one.delivery}, {where}"
+            texts = (one.id, one.title, one.user, when, due, show_said(one), to, show_note(one, now))
             table.add_row(*map(cell, texts))
         draw(table, find_width())
     else:
@@ -121,7 +122,7 @@ def end(args: Namespace, _: "Workspace", state: "sqlite3.Connection") -> None:
 
     found = find_named(state, args.which)
     cancel(state, found)
-    print_json(write(found)) if args.json else print(f"cancelled: {found.name or found.id}")
+    print_json(write(found)) if args.json else print(f"cancelled: {found.title}")
 
 
 def run_now(args: Namespace, workspace: "Workspace") -> int:

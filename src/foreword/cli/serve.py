@@ -29,18 +29,18 @@ def run(args: Namespace) -> int:
     """Serve until interrupted."""
     import asyncio
 
-    try:
-        from foreword.gateway.api.server import serve
-        from foreword.gateway.channels.configured import find_channels
-        from foreword.gateway.opening import Options
-    except ModuleNotFoundError as error:
-        raise InputError(f"{error.name} is needed to serve: pip install 'foreword[gateway]'") from None
+    from foreword.gateway.channels.configured import find_channels
     from foreword.store.state import in_words
 
     with open_here(args) as workspace:
         settings = choose(args, workspace.config.server)
         environ = find_environ(workspace)
-        channels = find_channels(workspace, environ)
+        channels = find_channels(workspace, environ)  # what is missing is said before anything slow is loaded
+        try:
+            from foreword.gateway.api.server import serve
+            from foreword.gateway.opening import Options
+        except ModuleNotFoundError as error:
+            raise InputError(f"{error.name} is needed to serve: pip install 'foreword[gateway]'") from None
         options = Options(tree=None if args.quiet else sys.stderr, opens=channels, scheduling=True)
 
         def told(address: str) -> None:

@@ -26,7 +26,7 @@ class Archives:
 
     name: str = "archived transcripts"
     base: str = STATE
-    where: str = "groups/, users/"
+    where: str = "groups/ and users/"
     claims: tuple[str, ...] = ("state.archives.*",)
 
     def find(self, bases: Bases, person: Person) -> int:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
+from foreword.erasure.archived import list_archives
 from foreword.erasure.holding import DISK, Bases, Given
 from foreword.erasure.person import Person
 from foreword.erasure.remembered import read_whole
@@ -31,8 +32,9 @@ class Folder:
     claims: tuple[str, ...] = ()
 
     def find(self, bases: Bases, person: Person) -> int:
-        """Count the files, or the link that stands there."""
-        return len(list(self._list(bases, person)))
+        """Count the files, or the link that stands there; a transcript is counted as one."""
+        archived = {os.path.join(bases.root, *archive.path.split("/")) for archive in list_archives(bases.state)}
+        return sum(place not in archived for place in self._list(bases, person))
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:
         """Give each file whole, a transcript at the clearance of its session."""

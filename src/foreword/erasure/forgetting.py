@@ -109,7 +109,8 @@ def go_through(bases: Bases, user: str, patience: float, holdings: Sequence[Hold
     again = know(bases, user)
     left = [one.find(bases, again) for one in holdings]
     return [
-        Line(name=one.name, where=place(one, user), found=there, removed=gone, left=still)
+        # What went with another holding is gone all the same.
+        Line(name=one.name, where=place(one, user), found=there, removed=max(gone, there - still), left=still)
         for one, there, gone, still in zip(holdings, found, removed, left, strict=True)
     ]
 

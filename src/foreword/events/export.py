@@ -19,6 +19,7 @@ from foreword.events.retention import prune
 from foreword.events.visible import sees_all, visible
 from foreword.frozen import frozen
 from foreword.store.open import Opened, open_events, read_events
+from foreword.store.schema import OURS_ALONE
 from foreword.words import Trust
 
 PAGE = 2_000  # rows that are read at once; between two pages nothing is held open
@@ -81,8 +82,7 @@ def draft(path: str) -> Iterator[TextIO]:
     """
     part = f"{path}.{token_hex(4)}.part"
     try:
-        with open(part, "x", encoding="utf-8"):
-            pass  # the name is ours from here on
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OURS_ALONE))  # the name is ours from here on
         try:
             with open(part, "w", encoding="utf-8") as file:
                 yield file

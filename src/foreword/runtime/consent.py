@@ -32,7 +32,7 @@ class Call:
 
 
 async def find_objection(step: Step, ears: Ears, call: Call) -> str:
-    """Say why a call is not made, in words for the model: a person does not allow it, or it had begun before."""
+    """Say why a call is not made, in words for the model: nobody has allowed it, or it had begun before."""
     name = call.tool.name
     if not call.tool.changes:
         return ""
@@ -46,13 +46,13 @@ async def find_objection(step: Step, ears: Ears, call: Call) -> str:
 
 
 async def find_refusal(step: Step, ears: Ears, call: Call) -> str:
-    """Ask a person where one can be asked, and say that they do not allow a call."""
+    """Ask a person where one can be asked, and say that nobody has allowed a call."""
     name = call.tool.name
     allowed = await ears.is_allowed(Asking(id=call.id, name=name, question=write_question(call.asked)))
     if allowed is None:
         return "" if call.clearance <= call.tool.reaches else BELOW.format(name=name, reaches=call.tool.reaches)
     step.note(confirmed="yes" if allowed else "no")
-    return "" if allowed else f"{name} was not called: the person did not allow it."
+    return "" if allowed else f"{name} was not called: nobody has allowed it."
 
 
 def write_question(asked: Asked) -> str:

@@ -117,7 +117,7 @@ def test_nobody_to_ask(once, provider, folder):
     provider.follow(Says(calls=(call,)), Says(text="I could not."))
     run = once("Note the tea.")
     assert (run.code, run.out) == (0, "I could not.\n")
-    assert "not allowed, since nobody can be asked here: write_file" in run.err
+    assert "not allowed, since nobody can be asked here; foreword chat at a terminal asks: write_file" in run.err
     assert "· write_file was not allowed" in run.err
     assert "failed" not in run.err
     assert not (folder / "notes" / "tea.md").exists()

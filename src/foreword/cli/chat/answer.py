@@ -25,7 +25,7 @@ ANEW = "the model is asked again; what it had begun to say does not count"
 
 @frozen(eq=True)
 class Declined:
-    """A tool has ended without being called, since the person here did not allow it."""
+    """A tool has ended without being called, since nobody here has allowed it."""
 
     name: str
 

@@ -211,7 +211,7 @@ async def ask_person(question: str) -> bool:
 
 async def ask_nobody(question: str) -> bool:
     """Refuse where nobody can be asked: what is piped in may have been written by anybody."""
-    complain(f"not allowed, since nobody can be asked here: {question}")
+    complain(f"not allowed, since nobody can be asked here; foreword chat at a terminal asks: {question}")
     return False
 
 

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
 
+from foreword.config.telegram import find_token
 from foreword.errors import InputError
 from foreword.events.event import NOBODY, EventType, Level, Recorder
 from foreword.events.trace import Timepiece, Trace
@@ -21,13 +22,12 @@ def find_channels(workspace: Workspace, environ: Mapping[str, str]) -> Mapping[s
     settings = workspace.config.telegram
     if settings is None:
         return {}
+    token = find_token(settings, environ)  # before aiogram, whose import takes seconds on a small machine
     try:
         from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
-        from foreword.gateway.channels.telegram.line import find_token
         from foreword.gateway.channels.telegram.moves import FILE
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is needed for Telegram: pip install 'foreword[telegram]'") from None
-    token = find_token(settings, environ)
     moves = os.path.join(workspace.files.root, STATE, FILE)
     return {"telegram": lambda tell: open_telegram(token, settings, Circumstances(tell=tell, moves=moves))}
 

@@ -96,11 +96,11 @@ class Planning:
     def cancel(self, state: sqlite3.Connection, assembly: Assembly, arguments: Mapping[str, Any]) -> str:
         """Cancel one that may be seen here."""
         which = str(arguments.get("schedule", "")).strip()
-        found = [one for one in find_visible(state, assembly) if which and which in (one.id, one.name)]
+        found = [one for one in find_visible(state, assembly) if which and which in (one.id, one.title)]
         if len(found) != 1:
             raise InputError("there is no such schedule; schedule_list gives the ids")
         cancel(state, found[0])
-        return f"Cancelled: {found[0].name or found[0].id}."
+        return f"Cancelled: {found[0].title}."
 
 
 RUNS: Mapping[str, Callable[[Planning, sqlite3.Connection, Assembly, Mapping[str, Any]], str]] = {

@@ -1,6 +1,7 @@
 """Schedules as rows of the state: kept, listed, changed, and claimed when they are due."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,8 @@ PLACES = ", ".join("?" * len(COLUMNS.split(",")))
 LEASE = timedelta(seconds=30)
 AHEAD = timedelta(days=1)  # a run further in the future than this was counted by a clock that was wrong
 SITUATION = "system"
+LONGEST_TITLE = 24
+WORD = re.compile(r"\w+")
 
 
 class Origin(Word):
@@ -73,6 +76,16 @@ class Schedule:
     note: str = ""
     """Why the newest run did not come about."""
     state: Standing = Standing.WAITING
+
+    @property
+    def title(self) -> str:
+        """Its name, else one made from what it says, which is shown and never kept."""
+        return self.name or shorten("-".join(WORD.findall(self.say.lower()))) or str(self.timing.kind)
+
+
+def shorten(name: str) -> str:
+    """Leave out the last words of a long name."""
+    return name if len(name) <= LONGEST_TITLE else name[: LONGEST_TITLE + 1].rpartition("-")[0] or name[:LONGEST_TITLE]
 
 
 def write_row(schedule: Schedule) -> tuple[object, ...]:
@@ -150,7 +163,7 @@ def get(state: sqlite3.Connection, key: str) -> Schedule | None:
 
 def find_named(state: sqlite3.Connection, which: str, user: str = "") -> Schedule:
     """Find a schedule by its id or name; that of another is not told from one that does not exist."""
-    found = [one for one in find_all(state, user) if which in (one.id, one.name)]
+    found = [one for one in find_all(state, user) if which in (one.id, one.title)]
     if not found:
         raise InputError(f"there is no schedule {which[:60]!r}")
     if len(found) > 1:

@@ -1,24 +1,39 @@
 """Schedules in words."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from foreword.gateway.schedule.destination import show_destination
 from foreword.gateway.schedule.schedules import Schedule, Standing
 from foreword.sources.clock import find_zone
 
 LONGEST = 200  # characters of what a schedule says
+BRIEF = 40  # the same, in a table
+LATE = timedelta(minutes=1)  # a running gateway fires sooner than that
+WAITS = "overdue; it waits for foreword serve"
 
 
 def describe(schedule: Schedule) -> str:
     """Describe a schedule on one line."""
     timing = schedule.timing
-    title = f" ({' '.join(schedule.name.split())})" if schedule.name and schedule.name != schedule.id else ""
+    title = f" ({' '.join(schedule.title.split())})" if schedule.title != schedule.id else ""
     due = f"next {show_moment(schedule.due, timing.zone)}" if schedule.due else "over"
     where = show_destination(schedule.to) or "the last private address"
     words = " ".join(schedule.say.split())
     said = f": {words[:LONGEST]}" if words else ""
     state = "" if schedule.state is Standing.WAITING else ", runs no more"
     return f"{schedule.id}{title}, {timing.kind} {timing.moment}, {due}{state}, {schedule.delivery} to {where}{said}"
+
+
+def show_said(schedule: Schedule) -> str:
+    """Show how what a schedule says begins."""
+    words = " ".join(schedule.say.split())
+    return words if len(words) <= BRIEF else f"{words[: BRIEF - 1].rstrip()}…"
+
+
+def show_note(schedule: Schedule, now: datetime) -> str:
+    """Say why the newest run did not come about, or that a run has been due for a while."""
+    late = schedule.state is Standing.WAITING and schedule.due is not None and now - schedule.due > LATE
+    return "; ".join(note for note in (WAITS if late else "", schedule.note) if note)
 
 
 def show_moment(moment: datetime, zone: str) -> str:

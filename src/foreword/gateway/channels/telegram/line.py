@@ -1,6 +1,5 @@
 """The line to Telegram: a real bot of aiogram, whose errors say what became of a request and never show its token."""
 
-from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from aiogram import Bot
@@ -15,11 +14,9 @@ from aiogram.exceptions import (
 )
 from aiogram.methods import TelegramMethod
 from aiogram.types import LinkPreviewOptions
-from aiogram.utils.token import TokenValidationError, validate_token
 from aiohttp import ClientConnectorError, ClientTimeout, ConnectionTimeoutError
 
-from foreword.config.telegram import TelegramBot
-from foreword.errors import ForewordError, InputError
+from foreword.errors import ForewordError
 from foreword.gateway.channels.telegram.manners import Manners
 
 T = TypeVar("T")
@@ -99,18 +96,3 @@ class Line:
     async def close(self) -> None:
         """Close the connections."""
         await self.bot.session.close()
-
-
-def find_token(settings: TelegramBot, environ: Mapping[str, str]) -> str:
-    """Find the bot's token in the environment, or say where it belongs."""
-    name = settings.token.removeprefix("$")
-    token = environ.get(name, "")
-    if not token:
-        raise InputError(
-            f"telegram needs the bot's token in {name}: put the line {name}=… with what @BotFather gave you into .env"
-        )
-    try:
-        validate_token(token)
-    except TokenValidationError:
-        raise InputError(f"{name} is not a bot's token; @BotFather gives one, such as 12345678:AA…") from None
-    return token
