@@ -158,6 +158,28 @@ def test_overheard_is_bounded(tmp_path, stand_in):
     assert (rows, longest) == (31, 2_001)
 
 
+def test_overheard_in_a_room_that_fell_silent(tmp_path, stand_in):
+    """What was overheard goes after a day also where nobody says anything more; what is said later is heard as ever."""
+    stand_in.choose = lambda _: Says(text="Yes.")
+    clock = MovedClock(NOON)
+
+    async def fall_silent(post):
+        await post.write("an old word", **KITCHEN)
+        await post.write("@reid?", called=True, **KITCHEN)
+        await post.until(1)
+        clock.move(25 * 3600)
+
+    async def speak_again(post):
+        with open_rows(tmp_path) as state:
+            assert state.execute("SELECT count(*) FROM overheard").fetchone() == (0,)
+        await post.write("a new word", **KITCHEN)
+        await post.write("@reid?", called=True, **KITCHEN)
+        await post.until(2)
+        assert "alice: a new word" in str(stand_in.body["messages"])
+
+    play(tmp_path, stand_in, fall_silent, speak_again, clock=clock)
+
+
 def test_silent(tmp_path, stand_in):
     """A silent reply is delivered to nobody, told as such and kept in the history; so is one that ends after a tool."""
     search = Says(calls=(Called(name="memory_search", arguments={"query": "lunch"}),))

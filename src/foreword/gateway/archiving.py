@@ -18,6 +18,7 @@ from foreword.events.event import NOBODY, EventType, Recorder
 from foreword.events.trace import Timepiece, Trace, describe_error
 from foreword.gateway.archive import describe_archive, find_folder, find_other, show, write_file
 from foreword.gateway.moment import write_moment
+from foreword.gateway.overheard import is_kept_too_long, let_go
 from foreword.gateway.session import COLUMNS, Session, read_session
 from foreword.gateway.transcript import SAID, read_transcript
 from foreword.gateway.writer import Writer
@@ -65,13 +66,19 @@ class Archiving:
             await asyncio.sleep(EVERY)
 
     async def look(self) -> None:
-        """Write what is due; what goes wrong is told, and tried again at the next look."""
+        """Write what is due, and let go of what was overheard long ago; what goes wrong is told, and tried again."""
         try:
+            await self._let_go()
             await self.archive()
         except sqlite3.Error:
             pass  # a disk that is full or busy now is looked at again
         except Exception as error:  # noqa: BLE001 - conversations go on, whatever is wrong with their transcripts
             self._tell("archive", error)
+
+    async def _let_go(self) -> None:
+        now = self._clock()
+        if await self._writer.look(lambda state: is_kept_too_long(state, now)):
+            await self._writer.do(lambda state: let_go(state, now))
 
     async def archive(self) -> int:
         """Write the transcripts that are due, and return how many."""
