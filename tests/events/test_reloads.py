@@ -38,10 +38,10 @@ def test_an_edit_is_told_once(edited):
 
 def test_a_faulty_edit_is_told_once(edited):
     """A faulty edit is an error with file and line, told once until it comes back, and quotes nothing."""
-    told = [(Level.ERROR, "foreword.yaml:2 is faulty: what was in force before still is", {})]
+    told = [(Level.ERROR, "foreword.yaml:2 is faulty: what was in force before still is; see: foreword doctor", {})]
     assert edited(FAULTY) == told
     assert edited(FAULTY + "# still\n") == []
-    assert edited(GOOD) == []
+    assert edited(GOOD) == [(Level.INFO, "", {"mended": "foreword.yaml is good again"})]
     assert edited(FAULTY) == told
     assert edited("owner: [\n")[0][1].startswith("foreword.yaml:")
 
@@ -116,7 +116,37 @@ def test_the_owner_is_told_where(followed):
     """The owner is told where a fault is and how to see what it is, and nothing that stands there."""
     assert followed(FAULTY).faulty == ("foreword.yaml:2",)
     (told,) = followed.watch.heard
-    assert told == (
-        "foreword.yaml:2 is faulty: what was in force before still is; see what is wrong with: foreword doctor"
-    )
+    assert told == "foreword.yaml:2 is faulty: what was in force before still is; see: foreword doctor"
     assert followed.watch.seen == []
+
+
+def test_a_configuration_that_is_gone(tmp_path):
+    """A configuration that was deleted is told to be gone, and once it is back, that it is good again."""
+    workspace, heard = make_workspace(tmp_path, {"foreword.yaml": GOOD}), Heard()
+    reloads = Reloads(workspace, heard)
+    (tmp_path / "foreword.yaml").unlink()
+    assert reloads.look(now=True).faulty == ("foreword.yaml",)
+    write_files(tmp_path, {"foreword.yaml": GOOD})
+    assert reloads.look(now=True).faulty == ()
+    gone, back = heard.events
+    assert gone.error == "foreword.yaml is gone: what was in force before still is; see: foreword doctor"
+    assert (back.level, back.facts) == (Level.INFO, {"mended": "foreword.yaml is good again"})
+
+
+def test_a_text_that_breaks(tmp_path):
+    """A text that breaks is told once to the log and the owner with what is wrong, and once that it is good again."""
+    workspace, heard = make_workspace(tmp_path, {"foreword.yaml": GOOD, "SOUL.md": "Calm.\n"}), Heard()
+    watch = Watch(workspace.config)
+    reloads = Reloads(workspace, heard, notices=Board(watch))
+    workspace.files.read("SOUL.md")
+    for raw in (b"a\0b", b"a\0b", b"Exact.\n", b"Exact.\n"):
+        (tmp_path / "SOUL.md").write_bytes(raw)
+        workspace.refresh(now=True)
+        workspace.files.reread()
+        reloads.look()
+    told = "SOUL.md has a NUL byte at 1 and is no text: what was in force before still is; see: foreword doctor"
+    assert watch.heard == [told]
+    assert [(event.error, event.facts) for event in heard.events] == [
+        (told, {}),
+        ("", {"mended": "SOUL.md is good again"}),
+    ]

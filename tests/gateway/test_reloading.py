@@ -5,7 +5,9 @@ import json
 import os
 import sys
 
-from house import CONFIG, open_house, say, until
+import pytest
+from house import CONFIG, FILES, open_house, say, until
+from test_outbox import Post
 
 from foreword.events.event import EventType
 from foreword.gateway.message import State
@@ -101,6 +103,51 @@ def test_while_nobody_writes(tmp_path, stand_in):
 
     assert asyncio.run(run()).state is State.ANSWERED
     assert [words.partition(" ")[0] for words in owner.heard] == ["blueprints/mine.yaml:1", ".env", "events.otlp"]
+
+
+def test_a_broken_soul(tmp_path, stand_in):
+    """A soul that is spoilt while the agent serves is told once; the old one speaks on until it is mended."""
+    owner = Owner()
+
+    async def run():
+        stand_in.choose = lambda _: Says(text="Yes.")
+        async with open_house(tmp_path, stand_in, notices=(owner,)) as gateway:
+            await say(gateway, "before")
+            (tmp_path / "SOUL.md").write_bytes(b"a\0b")
+            await until(lambda: owner.heard)
+            await asyncio.sleep(0.6)
+            await say(gateway, "meanwhile")
+            (tmp_path / "SOUL.md").write_text("Loud and merry.\n")
+            await until(lambda: not gateway.workspace.files.faults)
+            await say(gateway, "after", user="bob")
+
+    asyncio.run(run())
+    (told,) = owner.heard
+    assert told.startswith("SOUL.md has a NUL byte at 1 and is no text: ")
+    souls = [(b"Calm and exact." in one.raw, b"Loud and merry." in one.raw) for one in stand_in.requests]
+    assert souls[:2] == [(True, False), (True, False)]
+    assert souls[-1][1]
+
+
+@pytest.mark.parametrize(("owner", "told"), [("identities: ['post:7']", 2), ("", 0)])
+def test_by_letter(tmp_path, stand_in, owner, told):
+    """The owner is written to in private, once for each fault; where they have no address nobody else is."""
+    good = CONFIG.replace("{trust: full,", f"{{trust: full, {owner},").replace("full, ,", "full,")
+    good = good.replace("familiar}", "familiar, identities: ['post:8']}")
+    post = Post()
+
+    async def run():
+        async with open_house(tmp_path, stand_in, FILES | {"foreword.yaml": good}, channels={"post": post}) as gateway:
+            for text in (f"{good}colour: red\n", f"{good}colour: red\n", good, f"{good}colour: red\n"):
+                (tmp_path / "foreword.yaml").write_text(text)
+                gateway.reloading.look(now=True)
+            await until(lambda: len(post.arrived) >= told)
+            await asyncio.sleep(0.3)
+
+    asyncio.run(run())
+    words = "foreword.yaml:4 is faulty: what was in force before still is; see: foreword doctor"
+    assert [(address, text) for address, text, _ in post.arrived] == [("7", words)] * told
+    assert len({key for _, _, key in post.arrived}) == told
 
 
 def test_a_new_server_of_tools(tmp_path, stand_in):

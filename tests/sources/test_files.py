@@ -314,3 +314,94 @@ def test_left_folder(tmp_path: Path) -> None:
     assert files.refresh(now=True) == generation + 1
     assert visited.find("x.md") is not mark
     assert files.visit("/a") is not visited
+
+
+def spoil(place: Path, raw: bytes | None) -> None:
+    """Write bytes into a file, or put a folder in its place."""
+    if raw is None:
+        place.unlink()
+        place.mkdir()
+    else:
+        place.write_bytes(raw)
+
+
+@pytest.mark.parametrize("raw", [b"a\0b", b"gr\xfc\xdfe", b"x" * (LARGEST + 1), None])
+def test_a_broken_edit(files: Files, tmp_path: Path, raw: bytes | None) -> None:
+    """An edit that cannot be used leaves the last good text in force and is a fault, until it is mended."""
+    place = tmp_path / "home/SOUL.md"
+    files.read("SOUL.md")
+    spoil(place, raw)
+    for _ in range(3):  # a file that was just written is read again and again
+        files.refresh(now=True)
+        files.reread()
+        assert list(files.faults) == ["SOUL.md"]
+        assert files.read("SOUL.md").body == "Be kind."
+    assert isinstance(Files(files.root).read("SOUL.md"), Trouble)
+    if raw is None:
+        place.rmdir()
+    place.write_text("Be exact.\n")
+    files.refresh(now=True)
+    files.reread()
+    assert files.faults == {}
+    assert files.read("SOUL.md").body == "Be exact."
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_closed_while_in_force(files: Files, tmp_path: Path) -> None:
+    """A text that may not be read any more is still in force, and a fault."""
+    files.read("SOUL.md")
+    (tmp_path / "home/SOUL.md").chmod(0)
+    files.refresh(now=True)
+    assert files.read("SOUL.md").body == "Be kind."
+    assert files.faults["SOUL.md"].reason == "cannot be read: permission denied"
+
+
+def test_gone_is_gone(files: Files, tmp_path: Path) -> None:
+    """A text that was deleted is not held, neither after a broken edit nor when something broken takes its place."""
+    place = tmp_path / "home/SOUL.md"
+    files.read("SOUL.md")
+    place.write_bytes(b"\0")
+    files.refresh(now=True)
+    files.reread()
+    place.unlink()
+    files.refresh(now=True)
+    assert (files.read("SOUL.md"), files.faults) == (None, {})
+    place.write_bytes(b"\0")
+    files.refresh(now=True)
+    assert explain(files, "SOUL.md") == "has a NUL byte at 0 and is no text"
+
+
+def test_a_link_to_something_broken(files: Files, tmp_path: Path) -> None:
+    """What was read through a link is held as long as the link leads there, and not when it leads elsewhere."""
+    place, target = tmp_path / "home/ALIAS.md", tmp_path / "home/SOUL.md"
+    place.symlink_to("SOUL.md")
+    files.read("ALIAS.md")
+    target.write_bytes(b"\0")
+    files.refresh(now=True)
+    assert files.read("ALIAS.md").body == "Be kind."
+    (tmp_path / "home/rules/a.md").write_bytes(b"\0")
+    place.unlink()
+    place.symlink_to("rules/a.md")
+    files.refresh(now=True)
+    assert explain(files, "ALIAS.md") == "has a NUL byte at 0 and is no text"
+    assert files.faults == {}
+
+
+def test_a_broken_edit_elsewhere(files: Files, tmp_path: Path) -> None:
+    """A broken edit in a visited folder is a fault with its whole place."""
+    visited = files.visit(os.fspath(tmp_path / "away"))
+    visited.read("secret.md")
+    (tmp_path / "away/secret.md").write_bytes(b"\0")
+    files.refresh(now=True)
+    files.reread()
+    assert list(files.faults) == [os.fspath(tmp_path / "away/secret.md")]
+
+
+def test_a_sweep_opens_nothing(files: Files, tmp_path: Path) -> None:
+    """A sweep finds that a text changed without opening it: it may be that of somebody else's turn."""
+    files.read("SOUL.md")
+    (tmp_path / "home/SOUL.md").write_bytes(b"\0")
+    files.refresh(now=True)
+    assert files.faults == {}
+    files.reread()
+    assert list(files.faults) == ["SOUL.md"]

@@ -14,13 +14,19 @@ from threading import Lock
 from typing import Protocol
 
 from foreword.config.schema import Config
-from foreword.errors import ConfigError, InputError
+from foreword.errors import ConfigError, InputError, WorkspaceError
 from foreword.events.event import NOBODY, EventType, Level, Recorder
 from foreword.events.notices import Board, Notice, Notices
 from foreword.events.trace import REAL_TIME, Timepiece, Trace, describe_error
 from foreword.frozen import frozen
+from foreword.sources.files import Files
 
 STILL = "what was in force before still is"
+REMEDY = "see: foreword doctor"
+
+
+class SpoiledText(WorkspaceError):
+    """A text became unusable; the words name its path and quote nothing of it."""
 
 
 class Configured(Protocol):
@@ -33,6 +39,10 @@ class Configured(Protocol):
     @property
     def faults(self) -> Mapping[str, InputError]:
         """What is wrong with edits that are not in force, by their files."""
+
+    @property
+    def files(self) -> Files:
+        """What it is read from; texts in it can be faulty, too."""
 
     def refresh(self, *, now: bool = False) -> None:
         """See what changed on the disk."""
@@ -88,7 +98,7 @@ class Reloads:
         """
         with self._lock:
             self._configured.refresh(now=now)
-            config, faults = self._configured.config, dict(self._configured.faults)
+            config, faults = self._configured.config, self._find_faults()
             changed: tuple[str, ...] = ()
             if config is not self._config:
                 before, self._config = self._config, config
@@ -118,14 +128,28 @@ class Reloads:
             said = f"{' and '.join(fresh)} {'needs' if len(fresh) == 1 else 'need'} a restart"
             self._warn(f"{said}: {STILL}", f"{said}; until then {STILL}")
 
+    def _find_faults(self) -> Mapping[str, InputError]:
+        spoiled = self._configured.files.faults
+        texts = {path: SpoiledText(f"{path} {trouble.reason}") for path, trouble in spoiled.items()}
+        return {**texts, **self._configured.faults}
+
     def _tell_faults(self, faults: Mapping[str, InputError]) -> None:
-        """Tell what is wrong, each fault once until it is gone."""
+        """Tell what is wrong, each fault once until it is gone, and that it is."""
         words = {path: str(fault) for path, fault in faults.items()}
         for path, fault in faults.items():
             if self._told.get(path) != words[path]:
-                places = " and ".join(f"{place} is faulty" for place in find_places(path, fault))
-                self._warn(f"{places}: {STILL}", f"{places}: {STILL}; see what is wrong with: foreword doctor")
+                said = f"{self._describe(path, fault)}: {STILL}; {REMEDY}"
+                self._warn(said, said)
+        for path in self._told.keys() - words.keys():
+            self._tell(Level.INFO, mended=f"{path} is {'good again' if self._configured.files.has(path) else 'gone'}")
         self._told = words
+
+    def _describe(self, path: str, fault: InputError) -> str:
+        if isinstance(fault, SpoiledText):
+            return str(fault)
+        if not isinstance(fault, ConfigError) and not self._configured.files.has(path):
+            return f"{path} is gone"
+        return " and ".join(f"{place} is faulty" for place in find_places(path, fault))
 
     def _warn(self, error: str, notice: str) -> None:
         self._tell(Level.ERROR, error=error)

@@ -28,7 +28,7 @@ from foreword.gateway.notifying import Notifying
 from foreword.gateway.offering import Offering
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.preparing import Preparing
-from foreword.gateway.reloading import Fixed, Soon
+from foreword.gateway.reloading import ByLetter, Fixed, Soon
 from foreword.gateway.rhythm import USUAL as RHYTHM
 from foreword.gateway.rhythm import Rhythm
 from foreword.gateway.schedule.planning import Planning
@@ -117,6 +117,8 @@ async def open_gateway(
         gateway = Gateway(workspace, listeners, writer, inbox, clock, rhythm=options.rhythm, board=board)
         archiving = Archiving(workspace, writer, recorder, clock)
         gateway.reloading.followers += (choices, servers, archiving)
+        if channels:
+            gateway.reloading.board.ways.append(ByLetter(workspace, writer, clock, channels))
         await opened.enter_async_context(beside(gateway.reloading.keep()))
         scribe = Scribe(choose=choices.choose, assemble=preparing.assemble, ask=loop.ask)
         bulletins = Bulletins(workspace, writer, scribe, recorder, clock)

@@ -7,19 +7,25 @@ mounts. What was read at the start and is not read again, such as the keys, is n
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from foreword.config.schema import Config
 from foreword.errors import InputError
 from foreword.events.event import NOBODY, EventType, Level
 from foreword.events.listening import Listeners
-from foreword.events.notices import Board
+from foreword.events.notices import Board, Notice
 from foreword.events.reloads import Reloaded, Reloads
-from foreword.events.trace import Timepiece, Trace, describe_error
+from foreword.events.trace import Timepiece, Trace, describe_error, make_id
 from foreword.frozen import frozen
+from foreword.gateway.letter import Letter, post
+from foreword.gateway.schedule.destination import clear, find_address
+from foreword.gateway.schedule.schedules import Destination
+from foreword.gateway.writer import Writer
 from foreword.sources.files import SWEEP
+from foreword.words import Trust
 from foreword.workspace import Workspace
 
 KEYS = ".env"
@@ -56,6 +62,37 @@ class Soon:
             await self._work(config)
 
 
+class ByLetter:
+    """Tells the owner in private, at the address they used last on a channel that delivers."""
+
+    def __init__(
+        self, workspace: Workspace, writer: Writer, clock: Callable[[], datetime], channels: Collection[str]
+    ) -> None:
+        self._workspace = workspace
+        self._writer = writer
+        self._clock = clock
+        self._channels = channels
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def notify(self, notice: Notice) -> None:
+        """Begin to post a notice; it has a key of its own, so that it is one letter however often it is tried."""
+        task = asyncio.create_task(self._post(notice, f"fault\x00{make_id(128)}"))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _post(self, notice: Notice, key: str) -> None:
+        def work(state: sqlite3.Connection) -> None:
+            config = self._workspace.config
+            found = find_address(state, config, config.owner, self._channels)
+            # It names files and settings, which nobody below full trust is told, not even the owner elsewhere.
+            if found and clear(config.owner, Destination(channel=found[0], address=found[1]), config) is Trust.FULL:
+                letter = Letter(key=key, channel=found[0], address=found[1], text=notice.text)
+                post(state, letter, self._clock())
+
+        with suppress(sqlite3.Error):  # it is in the log, too
+            await self._writer.do(work)
+
+
 class Reloading:
     """Has everything in a gateway hold to the workspace as it is now."""
 
@@ -86,7 +123,7 @@ class Reloading:
     async def _try(self, *, first: bool = False) -> None:
         try:
             # Whatever has to be read is read beside the loop; the look itself then finds it done.
-            await asyncio.to_thread(self._read_blueprints if first else self._workspace.refresh)
+            await asyncio.to_thread(self._read_blueprints if first else self._read_again)
             self.look()
         except Exception as error:  # noqa: BLE001 - a gateway that looks no more would hold to an old configuration
             said = describe_error(error)
@@ -100,6 +137,11 @@ class Reloading:
         for agent in self._workspace.config.agents.values():
             with suppress(InputError):  # whoever speaks with this agent is told
                 self._workspace.blueprint(agent.blueprint)
+
+    def _read_again(self) -> None:
+        """Read what was edited since it was read, also where no turn asks for it: a broken edit is told at once."""
+        self._workspace.refresh()
+        self._workspace.files.reread()
 
     def _sign_keys(self) -> tuple[int, int] | None:
         with suppress(OSError):

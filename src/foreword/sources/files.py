@@ -4,8 +4,8 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Generic, TypeVar
 
@@ -15,6 +15,7 @@ from foreword.sources.document import Document, Trouble, parse_document
 LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a prompt
 SWEEP = 0.25  # seconds between two looks at the disk
 RACY = 50_000_000  # a file written so few nanoseconds before it was read may change again unseen
+PROSE = ".md"  # what keeps its last good text; configuration and blueprints are kept by who reads them, once they hold
 LINK = "link"  # the stamp of a link, which may change without a trace of its own
 MANY_NAMES = 5_000  # watched names, after which those that lead nowhere are forgotten
 MANY_FOLDERS = 200  # visited folders, after which those that were not visited for long are forgotten
@@ -31,6 +32,8 @@ class Seen(Generic[T]):
     value: T
     racy: bool = False
     folders: tuple[str, ...] = ()
+    place: str = ""
+    """Where a text was read, links followed."""
 
 
 class Files:
@@ -46,6 +49,8 @@ class Files:
         self._lock = RLock()
         self._files: dict[str, Seen[str | Trouble | None]] = {}
         self._documents: dict[str, Document] = {}
+        self._before: dict[str, Seen[str | Trouble | None]] = {}
+        self._faults: dict[str, Trouble] = {}
         self._folders: dict[str, Seen[tuple[str, ...]]] = {}
         self._links: dict[str, Seen[None]] = {}
         self._visited: dict[str, Files] = {}
@@ -67,8 +72,27 @@ class Files:
         with self._lock:
             seen = self._files.get(path)
             if seen is None:
-                seen = self._files[path] = self._read(path)
+                seen = self._files[path] = self._keep(path, self._read(path))
             return seen.value
+
+    @property
+    def faults(self) -> Mapping[str, Trouble]:
+        """What is wrong with edited texts whose last good one is still in force, by their paths."""
+        with self._lock:
+            beyond = [
+                (f"{visited.root}/{path}", one)
+                for visited in self._visited.values()
+                for path, one in visited.faults.items()
+            ]
+            return {**self._faults, **dict(beyond)}
+
+    def reread(self) -> None:
+        """Read what changed since it was read, so that a fault is found before anybody asks; never within a turn."""
+        with self._lock:
+            for path in [*self._before]:
+                self.read_text(path)
+            for visited in self._visited.values():
+                visited.reread()
 
     def has(self, path: str) -> bool:
         """Whether a file is there at this moment, without opening it."""
@@ -147,8 +171,12 @@ class Files:
         stale = self._find_stale()
         gone = [key for key, seen in self._folders.items() if seen.racy or sign_folders(seen.folders) != seen.signature]
         for path in stale:
-            del self._files[path]
+            seen = self._files.pop(path)
             self._documents.pop(path, None)
+            if isinstance(seen.value, str) and path.endswith(PROSE):
+                self._before[path] = seen
+        for path in [path for path in self._before if self._sign(path) is None]:
+            self._drop(path)  # what was deleted is gone, also when something comes in its place later
         for key in gone:
             del self._folders[key]
         moved = [path for path, seen in self._links.items() if self._sign(path) != seen.signature]
@@ -159,6 +187,19 @@ class Files:
         if self._leave() or stale or gone or moved or elsewhere:
             self.generation += 1
         self._forget()
+
+    def _keep(self, path: str, seen: Seen[str | Trouble | None]) -> Seen[str | Trouble | None]:
+        """Hold to the last good text of a place whose new one cannot be used; what leads elsewhere now is not held."""
+        before, trouble = self._before.get(path), seen.value
+        if before is None or not isinstance(trouble, Trouble) or not seen.place or seen.place != before.place:
+            self._drop(path)
+            return seen
+        self._faults[path] = trouble
+        return replace(seen, value=before.value)
+
+    def _drop(self, path: str) -> None:
+        self._before.pop(path, None)
+        self._faults.pop(path, None)
 
     def _find_stale(self) -> Sequence[str]:
         """Find the files that are no longer as they were; this runs often, so it is one plain loop."""
@@ -232,18 +273,24 @@ class Files:
         return place == self.root or place.startswith(self.below)
 
     def _read(self, path: str) -> Seen[str | Trouble | None]:
+        place = ""
         try:
-            facts, raw = self._open(self.locate(path))
+            place = self._settle(self.locate(path))
+            facts, raw = self._open(place, self.locate(path))
         except FileNotFoundError:
             return Seen(None, None)
         except (OSError, ValueError, PathRefused) as error:
-            return Seen(self._sign(path), Trouble(path=path, reason=describe(error)))
-        return Seen(sign(facts), decode(path, raw), racy=is_racy(sign(facts)))
+            stays = "" if isinstance(error, MovedError) else place
+            return Seen(self._sign(path), Trouble(path=path, reason=describe(error)), place=stays)
+        return Seen(sign(facts), decode(path, raw), racy=is_racy(sign(facts)), place=place)
 
-    def _open(self, place: str) -> tuple[os.stat_result, bytes]:
+    def _settle(self, place: str) -> str:
         real = os.path.realpath(place, strict=True)
         if not self._holds(real):
             raise UnusableError("leads out of its workspace or project and is refused")
+        return real
+
+    def _open(self, real: str, place: str) -> tuple[os.stat_result, bytes]:
         # Not blocking, so that a pipe in the place of a file cannot hang the turn.
         handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
         try:
@@ -264,11 +311,15 @@ class Files:
             raise UnusableError(f"has {facts.st_size:,} bytes; at most {LARGEST:,} are read, so split it")
         again = os.path.realpath(place)
         if not self._holds(again) or not os.path.samestat(facts, os.stat(again)):
-            raise UnusableError("changed its place while it was read")
+            raise MovedError("changed its place while it was read")
 
 
 class UnusableError(ValueError):
     """Something is in the place of a file that cannot be used; the message says what."""
+
+
+class MovedError(UnusableError):
+    """A path leads elsewhere than it did a moment ago."""
 
 
 def decode(path: str, raw: bytes) -> str | Trouble:

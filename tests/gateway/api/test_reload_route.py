@@ -34,7 +34,7 @@ def test_an_edit(edited):
     assert edited("") == {**nothing, "changed": ["server"]}
     told = [event["error"] for event in edited.served.list_events(type="config_reloaded", level="error")]
     assert told == [
-        "foreword.yaml:8 is faulty: what was in force before still is",
+        "foreword.yaml:8 is faulty: what was in force before still is; see: foreword doctor",
         "server.port needs a restart: what was in force before still is",
     ]
 
