@@ -6,6 +6,7 @@ import sqlite3
 import sys
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from house import open_house, say
@@ -16,7 +17,10 @@ import foreword.assemble
 import foreword.gateway.admission
 import foreword.gateway.lane
 import foreword.gateway.room
+from foreword.gateway.archiving import Archiving
 from foreword.gateway.channel import Chat
+from foreword.store.archives import COLUMNS, read_archive
+from foreword.testing import Heard, MovedClock
 from foreword.trust import resolve
 
 TALKS = 100 if os.environ.get("FOREWORD_SOAK") else 3
@@ -48,6 +52,11 @@ def talk(folder, stand_in, seed):
             for _ in range(MESSAGES // AT_ONCE):
                 expected += sum(await asyncio.gather(*(write(gateway, post, world) for _ in range(AT_ONCE))))
                 await post.until(expected)
+            later = MovedClock(datetime.now(UTC) + timedelta(days=2))
+            await Archiving(gateway.workspace, gateway._writer, Heard(), later).archive()
+            rows = await gateway._writer.look(lambda state: state.execute(f"SELECT {COLUMNS} FROM archives").fetchall())
+        for archive in map(read_archive, rows):
+            world.open(archive, (folder / archive.path).read_text())
         for address, text in post.arrived:
             world.receive(address, text)
 
@@ -63,10 +72,11 @@ def read_events(folder):
 
 @pytest.mark.parametrize("seed", range(TALKS))
 def test_nobody_meets_more(tmp_path, stand_in, seed):
-    """However people talk and whatever a model tries, no prompt, result, reply or event holds what is not for it."""
+    """However people talk and whatever a model tries, no prompt, reply, event or transcript holds what it may not."""
     world = talk(tmp_path, stand_in, seed)
     assert world.leaks == []
     assert world.met > 5 * MESSAGES  # else it was found by looking away
+    assert world.kept > MESSAGES
     assert not [event for event in read_events(tmp_path) if FACT.search(event)]
 
 

@@ -23,9 +23,9 @@ def find_folder(lane: Lane, config: Config) -> str:
     """Find where the transcripts of a lane lie: with its person, or with its room; nobody's are not kept."""
     if lane.user:
         return f"users/{lane.user}/{CONVERSATIONS}" if lane.user in config.users else ""
-    if not lane.room:
-        return ""
     settings = config.rooms.get(lane.room)
+    if not lane.room or (settings is None and lane.room.startswith("(")):  # company without a name, and nobody's
+        return ""
     group = (settings.group if settings else "") or lane.room
     if not GROUP.fullmatch(group) or ".." in group:
         group = f"room-{sha256(group.encode(errors='replace')).hexdigest()[:12]}"
