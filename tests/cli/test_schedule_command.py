@@ -75,6 +75,9 @@ def test_what_is_overdue_waits_for_serve(say, folder, monkeypatch):
     [
         (("add", "--say", "x"), "one of cron, at and heartbeat"),
         (("add", "--cron", "* * * * * *", "--say", "x"), "seconds"),
+        (("add", "--cron", "61 * * * *", "--say", "x"), "minute cannot be read: it goes from 0 to 59"),
+        (("add", "--cron", "0 8 32 2 *", "--say", "x"), "day-of-month cannot be read: it goes from 1 to 31"),
+        (("add", "--cron", "0 8 31 2 *", "--say", "x"), "a day that never comes"),
         (("add", "--cron", "0 8 * * *"), "under say"),
         (("add", "--at", "2020-01-01T08:00", "--say", "x"), "is past"),
         (("add", "--cron", "0 8 * * *", "--say", "x", "--user", "alcie"), "did you mean 'alice'"),

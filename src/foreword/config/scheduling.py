@@ -20,6 +20,13 @@ FURTHEST = timedelta(days=366)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 FROM = datetime(2024, 1, 1)  # noqa: DTZ001 - a wall clock of no zone; a leap year begins
 EXAMPLE = 'write minute, hour, day, month and weekday, such as "0 8 * * 1-5"'
+RANGES = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31",
+    "month": "1 to 12",
+    "day-of-week": "0 to 7",
+}
 KINDS = ("cron", "at", "heartbeat")
 
 
@@ -109,7 +116,11 @@ def find_problem(line: str) -> str:
     try:
         next(CronSim(line, FROM))
     except CronSimError as error:
-        return f"whose {str(error).removeprefix('Bad ')} cannot be read"
+        field = str(error).removeprefix("Bad ")
+        minute, hour, day, month, weekday = line.split()
+        if field == "day-of-month" and month != "*" and not find_problem(f"{minute} {hour} {day} * {weekday}"):
+            return "a day that never comes"
+        return f"whose {field} cannot be read" + (f": it goes from {RANGES[field]}" if field in RANGES else "")
     except (AssertionError, ValueError):
         return "which cannot be read"
     except (StopIteration, OverflowError):
