@@ -116,7 +116,7 @@ def test_somebody_who_has_left_the_configuration(say, folder):
     """Who is in the files and not in the configuration any more can be given theirs, and be forgotten."""
     text = (folder / "foreword.yaml").read_text()
     (folder / "foreword.yaml").write_text(text.replace("  bob: {trust: familiar}\n", ""))
-    assert "bobtoken" in say("export", "--user", "bob").out
+    assert "bobtoken" in say("export", "--user", "bob", "--trust", "full").out
     assert say("forget", "bob", "--yes").code == 0
     assert not has(folder, "bobtoken")
     assert say("forget", "bob", "--yes").code == 2

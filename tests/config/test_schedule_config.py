@@ -47,7 +47,7 @@ def test_a_name_of_its_own():
         ('{cron: "* 8 * *", user: alice, say: x}', ["4 fields instead of 5"]),
         ('{cron: "@daily", user: alice, say: x}', ["1 fields instead of 5"]),
         ('{cron: "* * * * * *", user: alice, say: x}', ["seconds", "once a minute at most"]),
-        ('{cron: "0 0 30 2 *", user: alice, say: x}', ["day-of-month"]),
+        ('{cron: "0 0 30 2 *", user: alice, say: x}', ["a day that never comes"]),
         ("{heartbeat: 10s, user: alice}", ["schedule[1].heartbeat", "once a minute at most"]),
         ("{heartbeat: soon, user: alice}", ["no length of time", "30m"]),
         ("{at: tomorrow, user: alice, say: x}", ["schedule[1].at", "2026-12-24T18:00"]),
