@@ -6,7 +6,7 @@ from foreword.errors import InputError
 from foreword.ledger.change import Change, list_changes
 from foreword.ledger.choice import Case, Choice, Moment, choose, look
 from foreword.ledger.cost import find_difference
-from foreword.ledger.line import Base, Channel, Update, draw_blocks, lead, replay
+from foreword.ledger.line import Base, Channel, draw_blocks, lead, replay
 from foreword.ledger.notice import add_tail, settle, write
 from foreword.ledger.standing import Decision, Deed, Ground, Rebase, Standing, pick
 from foreword.ledger.state import Frozen, digest
