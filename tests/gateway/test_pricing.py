@@ -93,7 +93,6 @@ def test_each_session_has_a_price(tmp_path, run, ask):
     assert whole["now"]["once"] == pytest.approx(sum(find_offers(one)["now"]["once"] for one in told["sessions"]))
     assert told["all"]["best"] == "append"
     shown = ask("SOUL.md")
-    print(shown)
     assert "the cheapest that takes effect is append" in shown
     assert "all 3" in shown
     assert "bob in family" in shown

@@ -70,7 +70,9 @@ def list_touched(state: sqlite3.Connection, person: Person) -> Iterator[tuple[st
 def wipe(blotter: Blotter, value: Any) -> Any:
     """Take a person's words out of every text in a value; what is no prose stays as it is."""
     if isinstance(value, dict):
-        return {name: wipe(blotter, one) for name, one in value.items()}
+        wiped = {name: wipe(blotter, one) for name, one in value.items()}
+        # A title may be one word, which would be left alone as no prose; where the text was theirs, it is, too.
+        return wiped if wiped == value or "title" not in wiped else {**wiped, "title": blotter.wipe(wiped["title"])}
     if isinstance(value, list):
         return [wipe(blotter, one) for one in value]
     return blotter.wipe(value) if isinstance(value, str) and " " in value else value

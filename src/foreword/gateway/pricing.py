@@ -19,7 +19,7 @@ from foreword.gateway.request import read_request
 from foreword.gateway.session import COLUMNS, Session, read_session
 from foreword.ledger import NOTHING_FROZEN, Draft, Ledger, Standing, Wanted, compare, want
 from foreword.ledger.calibration import Calibration
-from foreword.ledger.price import Offer, Quote, correct, narrow, quote
+from foreword.ledger.price import Offer, Quote, correct, narrow, quote, scale
 from foreword.ledger.state import measure_warm
 from foreword.runtime.history import recount
 from foreword.store.ledgers import read_calibrations
@@ -196,7 +196,7 @@ class Asking:
             model=frozen.last.model,
             warm=known.correct(measure_warm(frozen, self._now, moment.facts)),
             quote=correct(asked, known),
-            standing=compare(frozen, narrowed, moment),
+            standing=compare(frozen, narrowed, replace(moment, prices=scale(moment.prices, known))),
         )
 
     def _make_turn(self, going: Going, model: str) -> Turn:

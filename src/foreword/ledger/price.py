@@ -10,6 +10,7 @@ from foreword.ledger.choice import Case, Moment, look, weigh
 from foreword.ledger.line import replay
 from foreword.ledger.state import Frozen
 from foreword.ledger.wanted import Wanted
+from foreword.money import Prices
 from foreword.words import Policy
 
 
@@ -116,6 +117,19 @@ def correct(quote: Quote, known: Calibration) -> Quote:
         for one in quote.offers
     )
     return replace(quote, offers=tuple(offers))
+
+
+def scale(prices: Prices | None, known: Calibration) -> Prices | None:
+    """Scale prices to what a token of ours costs, of which the provider bills more or fewer."""
+    if prices is None or not known.calls:
+        return prices
+    return Prices(
+        input=prices.input * known.ratio,
+        cache_read=prices.cache_read * known.ratio,
+        cache_write=prices.cache_write * known.ratio,
+        cache_write_1h=prices.cache_write_1h * known.ratio,
+        output=prices.output,
+    )
 
 
 def free(change: Change) -> Change:
