@@ -98,7 +98,7 @@ def test_each_session_has_a_price(tmp_path, run, ask):
     assert "bob in family" in shown
 
 
-def test_the_price_of_now_is_what_is_billed(tmp_path, stand_in, clock, run, ask):
+def test_the_price_of_now_is_what_is_billed(tmp_path, stand_in, run, ask):
     """What `now` says is billed again is what the provider then reads less than it would have."""
     run(talk_a_while)
     write_files(tmp_path, {"SOUL.md": EDITED})
