@@ -85,7 +85,7 @@ NOW, APPEND = ("now", "system", "system"), ("append", "message", "system")
 COLD, LATER = ("cold", "nowhere", "system"), ("next-session", "nowhere", "nowhere")
 
 
-@pytest.mark.parametrize("path", FILES)
+@pytest.mark.parametrize("path", [path for path in FILES if path != "MEMORY.md"])
 @pytest.mark.parametrize(("policy", "warm", "cold"), [NOW, COLD, LATER])
 def test_a_policy_of_a_file(house, path, policy, warm, cold):
     """What `prompt.files` says of the edits of a file holds for each well-known one, and for those in its place."""
@@ -143,6 +143,20 @@ def test_a_decision_is_about_one_text(house, capsys):
     assert "nothing is decided about SOUL.md any more" in capsys.readouterr().out
     assert main(["price", "-w", str(house.folder), "--decided"]) == 0
     assert "nothing was decided" in capsys.readouterr().out
+
+
+def test_a_section_of_several_files(house, capsys):
+    """MEMORY.md is told by the menu, which is made of all memories: nothing can be decided about one of them."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        house.edit(gateway, "MEMORY.md")
+        house.decide("MEMORY.md", "next-session")
+        await say(gateway, "Two")
+
+    house.run(talk)
+    assert house.places == ["nowhere", "message"]
+    assert "menu is made of more than MEMORY.md, so this does not hold for it" in capsys.readouterr().err
 
 
 def test_a_decision_before_the_edit(house):

@@ -5,11 +5,13 @@ from argparse import Namespace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from foreword.cli.output import print_json
+from foreword.cli.output import print_json, warn
 from foreword.errors import InputError
 
 if TYPE_CHECKING:
     from foreword.gateway.editing import Edit
+    from foreword.gateway.pricing import Pricing
+    from foreword.words import Policy
     from foreword.workspace import Workspace
 
 
@@ -34,6 +36,8 @@ def decide(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime)
         else:
             decide_edit(state, edit.path, edit.sha256, policy)
     pricing, fresh = ask(args, workspace, edit, now)
+    for section in find_others(pricing, policy):
+        warn(f"{section} is made of more than {edit.path}, so this does not hold for it")
     if args.json:
         print_json({"policy": str(policy), **tell_pricing(pricing, edit, fresh)})
         return
@@ -43,7 +47,13 @@ def decide(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime)
         show_sessions(pricing)
 
 
-def describe(edit: "Edit", policy: object) -> str:
+def find_others(pricing: "Pricing", policy: "Policy") -> list[str]:
+    """Find the sections that an edit changes and a decision about it does not reach."""
+    decided = (one for price in pricing.prices for one in price.standing.decisions)
+    return sorted({one.section for one in decided if policy is not one.policy and str(policy) != "auto"})
+
+
+def describe(edit: "Edit", policy: "Policy") -> str:
     """Say what was decided."""
     if str(policy) == "auto":
         return f"nothing is decided about {edit.path} any more: what foreword.yaml says holds, else the price"
