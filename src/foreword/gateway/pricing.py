@@ -98,10 +98,17 @@ class Pricing:
         return add_up([one for price in self.prices for one in price.quote.offers if one.policy is policy and one.usd])
 
 
-def read_known(state: sqlite3.Connection, now: datetime, only: str = "") -> Known:
-    """Read what the state knows of the sessions that were used lately, or of one."""
+def see_all(_: Session) -> bool:
+    """See every session."""
+    return True
+
+
+def read_known(
+    state: sqlite3.Connection, now: datetime, only: str = "", sees: Callable[[Session], bool] = see_all
+) -> Known:
+    """Read what the state knows of the sessions that were used lately, or of one, as far as somebody sees them."""
     asked = f"SELECT {COLUMNS} FROM sessions WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
-    found = [read_session(row) for row in state.execute(asked)]
+    found = list(filter(sees, map(read_session, state.execute(asked))))
     chosen = [one for one in found if (one.id.startswith(only) if only else now - one.used <= LATELY)]
     going = (
         Going(
@@ -161,7 +168,7 @@ class Asking:
         self._now = now
         # What depends on a file is what differs when it says this, says something else, or is not there.
         others = ({edit.path: None}, {edit.path: PROBE}, *(() if edit.saved else ({},)))
-        self._would = workspace.suppose({edit.path: edit.text})
+        self._would = workspace.suppose(edit.texts)
         self._others = tuple(map(workspace.suppose, others))
 
     def ask(self, going: Going, calibrations: Mapping[str, Calibration]) -> Price | Spared:
