@@ -90,16 +90,16 @@ def find_place(path: str, config: Config) -> Turn:
     """Find who would meet a file: by the folder in which it lies, else the owner in a private chat."""
     folder, _, rest = path.partition("/")
     name = rest.partition("/")[0].removesuffix(".md")
-    turn: dict[str, str] = {"agent": next(iter(config.agents)), "user": config.owner, "situation": "dm"}
+    usual = Turn(agent=next(iter(config.agents)), user=config.owner, situation="dm")
     if folder == "agents" and name in config.agents:
-        turn["agent"] = name
-    elif folder == "users" and name in config.users:
-        turn["user"] = name
-    elif folder == "channels" and name:
-        turn["channel"] = name
-    elif folder == "groups" and name in config.rooms:
-        turn |= {"room": name, "situation": config.rooms[name].situation}
-    return Turn(**turn)
+        return replace(usual, agent=name)
+    if folder == "users" and name in config.users:
+        return replace(usual, user=name)
+    if folder == "channels" and name:
+        return replace(usual, channel=name)
+    if folder == "groups" and name in config.rooms:
+        return replace(usual, room=name, situation=config.rooms[name].situation)
+    return usual
 
 
 def foresee(

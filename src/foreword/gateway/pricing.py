@@ -167,7 +167,8 @@ class Asking:
         self._edit = edit
         self._now = now
         # What depends on a file is what differs when it says this, says something else, or is not there.
-        others = ({edit.path: None}, {edit.path: PROBE}, *(() if edit.saved else ({},)))
+        others: list[Mapping[str, str | None]] = [{edit.path: None}, {edit.path: PROBE}]
+        others += [] if edit.saved else [{}]
         self._would = workspace.suppose(edit.texts)
         self._others = tuple(map(workspace.suppose, others))
 
