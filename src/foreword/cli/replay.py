@@ -47,30 +47,33 @@ def note(played: "Replayed") -> None:
 def show(played: "Replayed", title: str, *, calls: bool) -> None:
     """Show the calls of a recording, and their sums."""
     from foreword.cli.simulation import show_blame
-    from foreword.cli.table import cell, draw, find_width, make_table
+    from foreword.cli.table import draw_with_notes, find_width, make_table
 
     told = any(one is not None for one in played.reported)
-    heads = ["call", "time", *NAMES, *([f"{name}, reported" for name in NAMES] if told else []), "USD"]
-    table = make_table(*heads, "what", right=tuple(head for head in heads if head != "time"))
+    right = ("call", "read", "written", "neither", *(("reported",) if told else ()), "USD")
+    table, notes = make_table(right[0], "time", *right[1:], right=right), [""]
     rows = zip(played.asked, played.counted, played.reported, played.accounts, played.usd, strict=True)
     for number, (asked, used, said, account, usd) in enumerate(rows, 1):
-        if not calls and not account.blame:
-            continue
-        figures = [*show_counted(used), *(show_counted(said) if told else []), show_amount(usd)]
-        what = show_blame(account.blame) if account.blame else ""
-        table.add_row(f"{number:,}", f"{asked.at:%m-%d %H:%M:%S}", *figures, cell(what))
-    sums = [*show_counted(add(played.counted)), *(show_counted(add(played.reported)) if told else [])]
-    table.add_row("all", "", *sums, show_amount(add_money(played.usd)), "")
-    used = add(played.counted)
+        if calls or account.blame:
+            figures = [*show_counted(used), *([" / ".join(show_counted(said))] if told else []), show_amount(usd)]
+            table.add_row(f"{number:,}", f"{asked.at:%m-%d %H:%M:%S}", *figures)
+            notes.append(show_blame(account.blame) if account.blame else "")
+    used, said = add(played.counted), add(played.reported)
+    sums = [
+        *show_counted(used),
+        *([" / ".join(show_counted(said))] if told else []),
+        show_amount(add_money(played.usd)),
+    ]
+    table.add_row("all", "", *sums)
     share = used.read / used.total if used.total else 0.0
     print(f"{title}: {count(len(played.asked), 'request')}, {share:.1%} of {used.total:,} tokens read by the rules")
-    draw(table, find_width())
+    draw_with_notes(table, [*notes, ""], find_width())
     print()
 
 
 def show_counted(counted: "Counted | None") -> list[str]:
-    """Show the tokens of a call."""
-    return ["–"] * len(NAMES) if counted is None else [f"{getattr(counted, name):,}" for name in NAMES]
+    """Show the tokens of a call: read, written and neither."""
+    return ["–"] if counted is None else [f"{getattr(counted, name):,}" for name in NAMES]
 
 
 def show_amount(usd: float | None) -> str:

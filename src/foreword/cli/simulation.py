@@ -119,7 +119,7 @@ def name_rules(service: "Service") -> str:
 
 def show(compared: "Comparison", *, calls: bool) -> None:
     """Show what each design reads and costs."""
-    from foreword.cli.table import draw, find_width, make_table
+    from foreword.cli.table import draw, draw_with_notes, find_width, make_table
 
     print(f"{compared.model}: {describe(compared.service)}")
     money = "tokens" if compared.free else "USD"
@@ -132,7 +132,7 @@ def show(compared: "Comparison", *, calls: bool) -> None:
     draw(table, find_width())
     if calls:
         print()
-        draw(list_calls(compared), find_width())
+        draw_with_notes(*list_calls(compared), find_width())
         for design in compared.asked:
             print(f" {design}: {sum_up(compared.account(design))}")
     print()
@@ -149,21 +149,20 @@ def describe(service: "Service") -> str:
     return ", ".join(parts)
 
 
-def list_calls(compared: "Comparison") -> "Table":
+def list_calls(compared: "Comparison") -> "tuple[Table, list[str]]":
     """List the calls of our design, each with what was decided before it and what it lost."""
-    from foreword.cli.table import cell, make_table
+    from foreword.cli.table import make_table
 
-    right = ("call", "turn", "after", "read", "written", "neither")
-    table = make_table(*right, "what", right=right)
-    standings = iter(compared.standings)
-    accounts = compared.account("ours")
-    last = compared.calls[0].at
-    for call, account in zip(compared.calls, accounts, strict=True):
-        used, standing = account.reported, next(standings) if call.first else None
-        figures = (call.number + 1, call.turn, int((call.at - last).total_seconds()), used.read, used.write, used.fresh)
-        table.add_row(*(f"{figure:,}" for figure in figures), cell("; ".join(tell(standing, account))))
+    heads = ("call", "turn", "after", "read", "written", "neither")
+    table, notes = make_table(*heads, right=heads), [""]
+    standings, last = iter(compared.standings), compared.calls[0].at
+    for call, account in zip(compared.calls, compared.account("ours"), strict=True):
+        used, after = account.reported, int((call.at - last).total_seconds())
+        figures = (call.number + 1, call.turn, after, used.read, used.write, used.fresh)
+        table.add_row(*(f"{figure:,}" for figure in figures))
+        notes.append("; ".join(tell(next(standings) if call.first else None, account)))
         last = call.at
-    return table
+    return table, notes
 
 
 def tell(standing: "Standing | None", account: "Account") -> Iterator[str]:

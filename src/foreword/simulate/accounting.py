@@ -64,13 +64,15 @@ def sharpen(blame: Blame, before: Sequence[Block], after: Sequence[Block]) -> Bl
             start += len(was.text.encode())
             continue
         inside = find_byte(was.text.encode(), now.text.encode()) if now else 0
-        heading = find_heading(was.text.encode()[:inside].decode(errors="ignore")) if part == "system" else ""
+        heading = find_heading(was.text.encode(), inside) if part == "system" else ""
         reason = MOVED if part == "system" else blame.reason
         return replace(blame, byte=start + inside, where=heading or blame.where, reason=reason)
     return blame
 
 
-def find_heading(text: str) -> str:
-    """Find the last heading of a text."""
-    lines = (line.lstrip("#").strip() for line in reversed(text.split("\n")) if line.startswith("#"))
-    return next((line[:LONGEST] for line in lines if line), "")
+def find_heading(text: bytes, byte: int) -> str:
+    """Find the heading of a text that a byte stands under, or in."""
+    end = text.find(b"\n", byte)
+    lines = text[: end if end >= 0 else len(text)].decode(errors="ignore").split("\n")
+    headings = (line.lstrip("#").strip() for line in reversed(lines) if line.startswith("#"))
+    return next((heading[:LONGEST] for heading in headings if heading), "")
