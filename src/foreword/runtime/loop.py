@@ -9,6 +9,7 @@ after the last one, and no finished call of a tool is made twice.
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -62,7 +63,7 @@ class Loop:
 
     async def run(self, work: Work, place: Teller, ears: Ears = DEAF) -> Outcome:
         """Run a turn, and say what came of it; a model that cannot be opened is an InputError."""
-        line = self._connect(work.assembly, ears)
+        line = self._connect(work.assembly, ears, apart=work.apart)
         place.tell(
             EventType.PROMPT_BUILT,
             prompt_hash=line.key,
@@ -82,12 +83,14 @@ class Loop:
 
     async def ask(self, assembly: Assembly, above: Step) -> str:
         """Ask a model once, outside any turn: nothing is run, and what it says is all that comes of it."""
-        line = self._connect(assembly, DEAF)
+        line = self._connect(assembly, DEAF, apart=True)
         return read_text(await Caller(line).call(above, (), (open_turn(line.envelope),)))
 
-    def _connect(self, assembly: Assembly, ears: Ears) -> Line:
+    def _connect(self, assembly: Assembly, ears: Ears, *, apart: bool) -> Line:
         """Find the model of a turn, and keep its prompt."""
         opened = self._models.find(assembly.turn.model)
+        # Under the key of the conversation, what stands apart from it would take its place in the cache.
+        opened = replace(opened, keyed=False) if apart else opened
         return Line(
             assembly=assembly,
             opened=opened,

@@ -61,6 +61,8 @@ class Work:
     taken: Messages = ()
     """The steps of this very turn that were recorded before it was interrupted or queued."""
     attempt: int = 1
+    apart: bool = False
+    """Whether it stands apart from the conversation of its session, as a subagent's, and has no part in its cache."""
 
 
 class Run:
