@@ -32,7 +32,7 @@ TEMPLATE = 24  # tokens that the template puts around the messages of one turn, 
 
 
 def test_only_what_is_new(environ):
-    """Through edits, clock ticks and a tool call the engine evaluates what is new; one string with a clock costs more."""
+    """Through edits, clock ticks and a tool call the engine evaluates what is new; with a clock in it, much more."""
     scenario = read_scenario(SHORT, "short.yaml")
     stage = set_stage(scenario)
     kept = Kept(stage, make_service(find(MODEL, {}), None))

@@ -14,6 +14,7 @@ from foreword.ledger.wanted import Wanted
 from foreword.render import Prompt
 from foreword.words import Policy
 
+WAITS = "waits for the next turn, since this one goes on where it was left"
 SAME = "the prefix is the same, byte for byte"
 MOVING = (Ground.MODEL, Ground.TOOLS, Ground.COMPACTED)  # they move what was sent even where the base stays
 
@@ -93,7 +94,7 @@ def decide(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> It
     said = {update.id: update for update in choice.appended}
     for change in case.changes:
         if change.id in choice.held:
-            deed, why = Deed.HOLD, hold(change)
+            deed, why = Deed.HOLD, WAITS if case.wanted.waits else hold(change)
         elif change.id in said:
             deed, why = (
                 Deed.APPEND,

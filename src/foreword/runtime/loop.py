@@ -11,13 +11,16 @@ import asyncio
 from collections import deque
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from foreword.assembly import Assembly
 from foreword.events.event import EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.trace import Step, Teller
+from foreword.ledger import Deed, Standing
+from foreword.ledger.telling import tell_standing
 from foreword.prices import measure_prefix
+from foreword.runtime.accounting import Accounting
 from foreword.runtime.acting import BuiltIn, Tools
 from foreword.runtime.calling import STOPPED, Caller, Line
 from foreword.runtime.ears import DEAF, Ears
@@ -63,13 +66,14 @@ class Loop:
 
     async def run(self, work: Work, place: Teller, ears: Ears = DEAF) -> Outcome:
         """Run a turn, and say what came of it; a model that cannot be opened is an InputError."""
-        line = self._connect(work.assembly, ears, apart=work.apart)
+        line = self._connect(work, ears, place.trace.id)
         place.tell(
             EventType.PROMPT_BUILT,
             prompt_hash=line.key,
             layers=len(work.assembly.prompt.blocks),
             tokens=work.assembly.used,
             cached_tokens=measure_prefix(work.assembly),
+            **tell_moved(work.assembly.standing),
         )
         now = place.trace.timepiece.now()
         while self._recent and self._recent[0] <= now - BUSY:
@@ -83,18 +87,20 @@ class Loop:
 
     async def ask(self, assembly: Assembly, above: Step) -> str:
         """Ask a model once, outside any turn: nothing is run, and what it says is all that comes of it."""
-        line = self._connect(assembly, DEAF, apart=True)
+        line = self._connect(Work(assembly=assembly, apart=True), DEAF)
         return read_text(await Caller(line).call(above, (), (open_turn(line.envelope),)))
 
-    def _connect(self, assembly: Assembly, ears: Ears, *, apart: bool) -> Line:
-        """Find the model of a turn, and keep its prompt."""
+    def _connect(self, work: Work, ears: Ears, turn: str = "") -> Line:
+        """Find the model of a turn, keep its prompt, and open its ledger."""
+        assembly = work.assembly
         opened = self._models.find(assembly.turn.model)
         # Under the key of the conversation, what stands apart from it would take its place in the cache.
-        opened = replace(opened, keyed=False) if apart else opened
+        opened = replace(opened, keyed=False) if work.apart else opened
         return Line(
             assembly=assembly,
             opened=opened,
             envelope=assembly.envelope(opened.shape),
+            accounting=Accounting(assembly, opened.shape, work.frozen, turn),
             key=self._listeners.prompts.keep(assembly) if self._listeners.prompts else "",
             config=self._workspace.config,
             listeners=self._listeners,
@@ -120,3 +126,8 @@ class Loop:
             raise
         finally:
             self._recent.append(turn.trace.timepiece.now())
+
+
+def tell_moved(standing: Standing) -> dict[str, Any]:
+    """Tell what the ledger did about a prompt that is not what the session knows; else nothing."""
+    return {} if standing.deed is Deed.REUSE else {"ledger": tell_standing(standing)}
