@@ -3,15 +3,17 @@
 import asyncio
 
 from bench.on_engine import by_turn, divide, play_all
-from embedded import MODEL, Embedded
+from embedded import MODEL, Embedded, ask
 
 from foreword import Turn
 from foreword.events.event import EventType
 from foreword.events.reader import find_context
 from foreword.events.trace import Trace
 from foreword.ledger import Deed
+from foreword.local.engine import Engine
+from foreword.local.setup import Setup
 from foreword.simulate import read_scenario
-from foreword.simulate.design import OneString, set_stage
+from foreword.simulate.design import set_stage
 from foreword.simulate.ours import Kept, make_service
 from foreword.simulate.session import play
 from foreword.tokens import find
@@ -32,18 +34,16 @@ TEMPLATE = 24  # tokens that the template puts around the messages of one turn, 
 
 
 def test_only_what_is_new(environ):
-    """Through edits, clock ticks and a tool call the engine evaluates what is new; with a clock in it, much more."""
+    """Through edits, clock ticks and a tool call, each turn evaluates what is new in it and at most a twentieth more."""
     scenario = read_scenario(SHORT, "short.yaml")
-    stage = set_stage(scenario)
-    kept = Kept(stage, make_service(find(MODEL, {}), None))
-    designs = {"ours": kept, "string": OneString(stage)}
-    done = asyncio.run(play_all(play(scenario), designs, environ, 6))
-    ours, string = ([one for one in done[name] if one.turn > 1] for name in designs)
+    kept = Kept(set_stage(scenario), make_service(find(MODEL, {}), None))
+    done = asyncio.run(play_all(play(scenario), {"ours": kept}, environ, 6))["ours"]
+    later = [one for one in done if one.turn > 1]
     assert [standing.deed for standing in kept.standings[1:]] == [
         Deed.REUSE, Deed.APPEND, Deed.REUSE, Deed.APPEND, Deed.REUSE
     ]  # fmt: skip
-    assert [one for one in by_turn(ours) if not 1.0 <= divide(one) <= MOST] == []
-    assert divide(string) > 2 * MOST
+    assert [turn for turn in by_turn(later) if not 1.0 <= divide(turn) <= MOST] == []
+    assert max(one.read for one in later) > 5 * max(one.evaluated for one in later)
 
 
 def test_a_question_beside_a_conversation(tmp_path, environ):
@@ -64,3 +64,21 @@ def test_a_question_beside_a_conversation(tmp_path, environ):
             assert 0 < fresh <= house.assembly.terms.meter.count("Name a fruit.") + tail + TEMPLATE, outcome.usage
 
     asyncio.run(talk())
+
+
+def test_more_sessions_than_slots(weights):
+    """A session that has lost its slot to another finds what was evaluated of it when it comes back."""
+    engine = Engine(Setup(path=weights, weights=None, window=512, slots=1, aside=64))
+    try:
+        running = engine.start()
+
+        def say(name):
+            told = {"role": "system", "content": f"{name} keeps a garden by the river. " * 10}
+            said = [told, {"role": "user", "content": f"Hello, {name}."}]
+            return ask(running, "/v1/chat/completions", {"messages": said, "id_slot": 0, "max_tokens": 1})["timings"]
+
+        first = say("Ada")["prompt_n"]
+        assert say("Bob")["prompt_n"] > 0.9 * first
+        assert say("Ada")["prompt_n"] == 1  # one is evaluated in any case
+    finally:
+        engine.stop()
