@@ -2,7 +2,7 @@
 
 import sys
 
-from bench import arithmetic, cache, cold, events, gateway, local, memory, signal, start, telegram, warm
+from bench import arithmetic, cache, cache_local, cold, events, gateway, local, memory, signal, start, telegram, warm
 
 BENCHES = {
     "warm": warm,
@@ -12,6 +12,7 @@ BENCHES = {
     "signal": signal,
     "arithmetic": arithmetic,
     "cache": cache,
+    "cache_local": cache_local,
     "events": events,
     "gateway": gateway,
     "telegram": telegram,
