@@ -2,7 +2,21 @@
 
 import sys
 
-from bench import arithmetic, cache, cold, events, gateway, living, local, memory, signal, start, telegram, warm
+from bench import (
+    arithmetic,
+    cache,
+    cache_local,
+    cold,
+    events,
+    gateway,
+    living,
+    local,
+    memory,
+    signal,
+    start,
+    telegram,
+    warm,
+)
 
 BENCHES = {
     "warm": warm,
@@ -13,6 +27,7 @@ BENCHES = {
     "arithmetic": arithmetic,
     "cache": cache,
     "living": living,
+    "cache_local": cache_local,
     "events": events,
     "gateway": gateway,
     "telegram": telegram,
