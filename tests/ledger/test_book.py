@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
+from hashlib import sha256
 
 import pytest
 
@@ -103,7 +104,7 @@ def test_a_file_says_when_its_edits_apply(tmp_path):
     sitting.send()
     sitting.write(SOUL=FILES["SOUL.md"].replace("7. Be dry", "7. Be warm"))
     assert sitting.assemble().standing.held == ("soul",)
-    sitting.edits = {"soul": Policy.NOW}
+    sitting.edits = {("SOUL.md", sha256((tmp_path / "SOUL.md").read_bytes()).hexdigest()): Policy.NOW}
     assert sitting.assemble().standing.rebase.ground is Ground.ORDERED
 
 

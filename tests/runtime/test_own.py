@@ -1,16 +1,16 @@
-"""Claims about owning a request, without HTTP: ours is in it, the library's is not, and marks keep the rules."""
+"""Claims about owning a request, without HTTP: ours is in it, the library's is not, and it is marked whole."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from conversation import LAMPS, MODELS, Conversation, with_tools
 
 from foreword.errors import UnknownName
-from foreword.runtime.own import NotOurs, Sending, mark_history, own
-from foreword.standin.rules import judge_marks
+from foreword.runtime.own import NotOurs, Sending, Spoken, own
 from foreword.wire import Envelope
 
-SAID = (("tail", "words"),)
+SAID = (Spoken(texts=("tail", "words")),)
 TEXT = {"anthropic": "text", "openai": "text", "responses": "input_text"}
 
 
@@ -50,14 +50,11 @@ def test_ours(tmp_path, shape):
     where = next(name for name in ("messages", "input", "contents") if name in envelope.request)
     newest = envelope.request[where][-1]
     texts = tuple(part["text"] for part in newest.get("content") or newest["parts"])
-    body = own(FINISHED[shape], Sending(envelope=envelope, said=(texts,), max_tokens=64))
+    body = own(FINISHED[shape], Sending(envelope=envelope, said=(Spoken(texts=texts),), max_tokens=64))
     assert "theirs" not in json.dumps(body)
     assert not {"tool_choice", "toolConfig", "cache_control"} & body.keys()
-    bare = json.loads(json.dumps(body))
-    if shape == "anthropic":
-        assert bare["messages"][-1]["content"][-1].pop("cache_control") == {"type": "ephemeral"}
     for name in envelope.request:
-        assert json.dumps(bare[name]) == json.dumps(envelope.request[name])
+        assert json.dumps(body[name]) == json.dumps(envelope.request[name])
     limits = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
     assert [body[name] for name in limits & body.keys()] == [64] or body["generationConfig"]["maxOutputTokens"] == 64
 
@@ -72,7 +69,7 @@ def test_the_limit_as_an_address_knows_it():
 def test_lost_and_added_messages(shape):
     """A request in which a message of the user was merged, lost or added is not sent."""
     where = next(name for name in ("messages", "input", "contents") if name in FINISHED[shape])
-    for said, words in (((), "nobody said"), ((("a",), ("b",)), "lost a message")):
+    for said, words in (((), "nobody said"), ((Spoken(texts=("a",)), Spoken(texts=("b",))), "lost a message")):
         with pytest.raises(NotOurs, match=words):
             own(FINISHED[shape], send(shape, {"model": "m", where: []}, said))
 
@@ -83,46 +80,26 @@ def test_unknown_shape():
         own({}, send("plain", {}))
 
 
-def make_messages(*sizes):
-    """Make a conversation whose messages have so many blocks."""
-    return [
-        {"role": ("user", "assistant")[at % 2], "content": [{"type": "text", "text": "x"}] * size}
-        for at, size in enumerate(sizes)
-    ]
+@pytest.mark.parametrize("shape", ["anthropic", "openai", "responses"])
+def test_told_in_the_middle(shape):
+    """What the model was told behind a message stays there, as a system message of its own."""
+    where = "input" if shape == "responses" else "messages"
+    said = (Spoken(texts=("one",), told="Be careful."), Spoken(texts=("two",)))
+    theirs = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    body = own({"model": "m", where: theirs}, send(shape, {"model": "m", where: []}, said))
+    assert [message["role"] for message in body[where]] == ["user", "system", "assistant", "user"]
+    assert body[where][1]["content"] == [{"type": TEXT[shape], "text": "Be careful."}]
 
 
-def find_marks(messages):
-    """Find the messages whose last block is marked."""
-    return [at for at, message in enumerate(messages) if "cache_control" in message["content"][-1]]
+def test_whoever_marks_sees_it_whole():
+    """The marks are put on the finished request, and what they make of it is what is sent."""
+    seen = []
 
+    def mark(request):
+        seen.append(request)
+        return {**request, "marked": True}
 
-@pytest.mark.parametrize(
-    ("sizes", "left", "marked"),
-    [
-        ((1,), 1, [0]),
-        ((1, 1, 1), 2, [2]),
-        ((1, 9, 10), 2, [2]),
-        ((1, 10, 10), 2, [0, 2]),
-        ((1, 10, 10), 1, [2]),
-        ((1, 10, 10), 0, []),
-        ((1, 30, 30, 1, 1), 2, [4]),
-        ((), 2, []),
-    ],
-)
-def test_where_marks_stand(sizes, left, marked):
-    """The end is marked, and where the last request ended if it is out of reach; never more than there are left."""
-    assert find_marks(mark_history(make_messages(*sizes), left)) == marked
-
-
-@pytest.mark.parametrize("ttls", [(), ("5m",), ("1h",), ("1h", "5m"), ("1h", "1h", "1h"), ("1h", "1h", "5m", "5m")])
-def test_marks_keep_the_rules(ttls):
-    """Whatever marks the system has, there are at most four in all, and an hour stands before five minutes."""
-    system = [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "ttl": ttl}} for ttl in ttls]
-    messages = make_messages(2, 12, 12)
-    messages[0]["content"] = [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]
-    for message in messages[2:]:
-        message["content"] = [{"type": "tool_result", "cache_control": {"type": "ephemeral", "ttl": "1h"}}] * 12
-    body = own({"messages": messages}, send("anthropic", {"model": "m", "system": system, "messages": []}))
-    parts = [part for message in body["messages"] for part in message["content"]]
-    assert list(judge_marks([*body["system"], *parts])) == []
-    assert sum("cache_control" in part for part in parts) == min(2, 4 - len(ttls))
+    sending = replace(send("anthropic", {"model": "m", "messages": []}), mark=mark)
+    body = own(FINISHED["anthropic"], sending)
+    assert body == {**seen[0], "marked": True}
+    assert seen[0]["messages"][0]["content"] == [{"type": "text", "text": text} for text in ("tail", "words")]

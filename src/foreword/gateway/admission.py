@@ -12,6 +12,7 @@ from foreword.gateway.message import Incoming, NotFound
 from foreword.gateway.outside import recount_outside
 from foreword.gateway.past import Kind, Piece, add_piece, copy_past
 from foreword.gateway.session import OF_LANE, Session, add_session, find_current, get_session
+from foreword.store.ledgers import copy_ledger
 from foreword.turn import Message
 
 ROUGHLY = 3  # characters to a token, where no model is known to count by
@@ -110,6 +111,7 @@ def find_by_beginning(
     made = add_session(state, lane, situation, now, session)
     if session:
         copy_past(state, session.id, position, made.id)
+        copy_ledger(state, session.id, made.id)
     if rest := before[length:]:
         weight = sum(len(message.text) for message in rest) // ROUGHLY
         add_piece(state, made.id, Piece(kind=Kind.OUTSIDE, messages=recount_outside(rest), tokens=weight))

@@ -11,6 +11,7 @@ from typing import Protocol
 from foreword.errors import ForewordError
 from foreword.events.event import Place, Usage
 from foreword.frozen import frozen
+from foreword.gateway.bookkeeping import Entry
 from foreword.gateway.message import Accepted, Incoming, State
 from foreword.gateway.session import Session
 from foreword.runtime.history import Messages
@@ -84,6 +85,8 @@ class Ending:
     """Whether the reply ends because it became too long."""
     plan: bool = False
     """Whether the reply is a plan, which is kept as such."""
+    entry: Entry | None = None
+    """What its session has sent by now; nothing where the turn has sent nothing."""
     wait: float | None = None
     """The seconds after which a provider asked to be tried again."""
 
@@ -97,8 +100,8 @@ class Inbox(Protocol):
     async def claim(self, most: int) -> Sequence[Claimed]:
         """Claim turns that are due, one of each session, and those that a dead process left."""
 
-    async def keep(self, claimed: Claimed, messages: Messages) -> None:
-        """Keep the turn's own messages after a step."""
+    async def keep(self, claimed: Claimed, messages: Messages, entry: Entry | None = None) -> None:
+        """Keep the turn's own messages after a step, and what its session has sent by then, if that is more."""
 
     async def begin(self, claimed: Claimed, call: str, name: str) -> bool:
         """Note that a call begins which changes the world; False if it had begun before."""

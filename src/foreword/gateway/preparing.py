@@ -15,6 +15,7 @@ from foreword.events.reader import find_context
 from foreword.events.trace import Step, Trace
 from foreword.frozen import frozen
 from foreword.gateway.admission import ROUGHLY
+from foreword.gateway.bookkeeping import Books, read_books, scrub_past
 from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_order, write_summary
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.lane import find_lane
@@ -25,6 +26,7 @@ from foreword.gateway.room import catch_up, find_words
 from foreword.gateway.session import Session
 from foreword.gateway.standing import CHANGED, is_same
 from foreword.gateway.writer import Writer
+from foreword.ledger import NOTHING_FROZEN, Frozen, Ledger
 from foreword.runtime.history import Messages, recount
 from foreword.signal import classify
 from foreword.store.tasks import find_bound
@@ -68,6 +70,8 @@ class Prepared:
 
     assembly: Assembly
     history: Messages
+    frozen: Frozen | None = None
+    """What its session has sent before."""
 
 
 class Preparing:
@@ -94,11 +98,11 @@ class Preparing:
         if fault := await self.find_change(claimed):
             raise Changed(fault)
         incoming = claimed.incoming
-        past, living = await self._recall(claimed)
+        past, living, books = await self._recall(claimed)
         equipment = bind(await self._equips.equip(claimed), living)
         turn = make_turn(claimed, equipment, past, self.now())
         try:
-            assembly = await self.assemble(turn)
+            assembly = await self._assemble(claimed, turn, books)
         except BudgetError:  # what was said may leave too little; without it there is room, or nothing helps
             assembly = await self._assemble_bare(turn)
             fold = True
@@ -110,32 +114,56 @@ class Preparing:
             raise InputError(TOO_LONG.format(message, room))
         if past and (fold or is_full(past, message, room)):
             past = await self._fold(trace, claimed, past, assembly)
-            assembly = await self.assemble(make_turn(claimed, equipment, past, self.now()))
-        return Prepared(assembly=assembly, history=join(past))
+            turn = make_turn(claimed, equipment, past, self.now())
+            assembly = await self._assemble(claimed, turn, books, folded=True)
+        if gone := assembly.standing.scrub:
+            past = await self._scrub(claimed, gone)
+            assembly = await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
+        return Prepared(assembly=assembly, history=join(past), frozen=books.frozen)
 
-    async def _recall(self, claimed: Claimed) -> tuple[Sequence[Row], State]:
+    async def _scrub(self, claimed: Claimed, gone: Sequence[str]) -> Sequence[Row]:
+        """Take what may not be seen any more out of what was said; return what is left."""
+        session = claimed.session.id
+
+        def work(state: sqlite3.Connection) -> list[Row]:
+            scrub_past(state, session, gone)
+            return read_past(state, session)
+
+        return shorten(claimed, await self._writer.do(work))
+
+    async def _recall(self, claimed: Claimed) -> tuple[Sequence[Row], State, Books]:
         """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
         session = claimed.session
         if session.lane.user == "" and claimed.incoming.room and not claimed.taken:
             await self._writer.do(lambda state: catch_up(state, session))
-        past, around = await self._look_up(session)
-        errand = claimed.incoming.errand
-        return past[-FEW:] if errand and errand.light else past, around
+        past, around, books = await self._look_up(session)
+        return shorten(claimed, past), around, books
 
-    async def _look_up(self, session: Session) -> tuple[Sequence[Row], State]:
-        """Look up the past of a session, and what goes on around it."""
+    async def _look_up(self, session: Session) -> tuple[Sequence[Row], State, Books]:
+        """Look up the past of a session, what goes on around it, and what it has sent."""
         policy = self._workspace.memory.policy
-        return await self._writer.look(lambda state: (read_past(state, session.id), read_state(state, session, policy)))
+        return await self._writer.look(
+            lambda state: (
+                read_past(state, session.id),
+                read_state(state, session, policy),
+                read_books(state, session.id),
+            )
+        )
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
-        past, living = await self._look_up(claimed.session)
+        past, living, books = await self._look_up(claimed.session)
         equipment = bind(await self._equips.equip(claimed), living)
-        return await self.assemble(make_turn(claimed, equipment, past, self.now()))
+        return await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
 
-    async def assemble(self, turn: Turn) -> Assembly:
+    async def assemble(self, turn: Turn, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
         """Assemble a turn beside the loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn)
+        return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn, ledger)
+
+    async def _assemble(self, claimed: Claimed, turn: Turn, books: Books, *, folded: bool = False) -> Assembly:
+        """Assemble a turn of a session, against what that has sent; one that goes on says nothing new."""
+        book = books.open(self._workspace, turn, self.now(), folded=folded, waits=bool(claimed.taken))
+        return await self.assemble(turn, book)
 
     async def find_change(self, claimed: Claimed) -> str:
         """Say that whoever wrote is somebody else by now, or not cleared as their session is; else nothing."""
@@ -201,6 +229,12 @@ class Preparing:
             kept = await self._writer.do(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)
         return kept
+
+
+def shorten(claimed: Claimed, past: Sequence[Row]) -> Sequence[Row]:
+    """Shorten what a turn goes on from, where it is a light run."""
+    errand = claimed.incoming.errand
+    return past[-FEW:] if errand and errand.light else past
 
 
 def bind(equipment: Equipment, living: State) -> Equipment:

@@ -12,6 +12,7 @@ from foreword.gateway.past import Kind, Row, copy_past, read_past
 from foreword.gateway.replies import list_missed, list_unfinished
 from foreword.gateway.session import COLUMNS, OF_LANE, Session, add_session, find_current, get_session, read_session
 from foreword.gateway.writer import Writer
+from foreword.store.ledgers import copy_ledger
 from foreword.store.plans import Plan, PlanState, find_newest, list_plans, mark_plan
 from foreword.store.tasks import copy_tasks, read_tasks
 from foreword.store.workflows import copy_workflow
@@ -78,6 +79,7 @@ class Sessions:
                 raise InputError(f"this session has {len(found)} turns, so it cannot be forked after {turns}")
             made = add_session(state, session.lane, session.situation, self._clock(), session)
             copy_past(state, identifier, found[count - 1][0] if count else 0, made.id)
+            copy_ledger(state, identifier, made.id)
             if count == len(found):  # what it set out to do stands as it is now, not as it stood before
                 copy_tasks(state, identifier, made.id)
                 copy_workflow(state, identifier, made.id)

@@ -10,6 +10,7 @@ from typing import Any
 from foreword.events.event import Place, Usage
 from foreword.gateway.admission import ROUGHLY, find_repeated, write_key
 from foreword.gateway.beginning import extend
+from foreword.gateway.bookkeeping import Entry, keep_entry
 from foreword.gateway.inbox import Arrival, Claimed, Ending, LeaseLost, Spent
 from foreword.gateway.letter import Letter, post
 from foreword.gateway.message import Accepted, Incoming, State
@@ -127,10 +128,16 @@ class SqliteInbox:
             )
             return None
 
-    async def keep(self, claimed: Claimed, messages: Messages) -> None:
-        """Keep the turn's own messages after a step."""
+    async def keep(self, claimed: Claimed, messages: Messages, entry: Entry | None = None) -> None:
+        """Keep the turn's own messages after a step, and what its session has sent by then, if that is more."""
         stored = dump(messages)
-        await self._write(claimed, "taken = ?", (stored,))
+
+        def work(state: sqlite3.Connection) -> None:
+            self._set(state, claimed, "taken = ?", (stored,))
+            if entry:
+                keep_entry(state, claimed.session.id, entry)
+
+        await self._writer.do(work)
 
     async def begin(self, claimed: Claimed, call: str, name: str) -> bool:
         """Note that a call begins which changes the world; False if it had begun before."""
@@ -171,6 +178,8 @@ class SqliteInbox:
                     beginning=find_beginning(claimed, ending.text),
                 )
                 add_piece(state, claimed.session.id, piece)
+            if ending.entry:
+                keep_entry(state, claimed.session.id, ending.entry)
             if ending.plan:
                 add_plan(state, claimed.session.id, ending.text)
             state.execute("DELETE FROM begun WHERE turn_id = ?", (claimed.turn,))

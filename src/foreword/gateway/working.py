@@ -14,10 +14,13 @@ from foreword.errors import BudgetError, InputError
 from foreword.events.event import EventType, Level
 from foreword.events.trace import Trace, describe_error
 from foreword.frozen import frozen
+from foreword.gateway.bookkeeping import Entry, Lesson
 from foreword.gateway.inbox import Claimed, Ending, Inbox, LeaseLost, Spent
 from foreword.gateway.message import State
 from foreword.gateway.preparing import Changed, Prepared, Preparing
 from foreword.gateway.room import find_words
+from foreword.ledger import Frozen
+from foreword.runtime.accounting import Settled
 from foreword.runtime.calling import SPENT
 from foreword.runtime.calls import read_calls
 from foreword.runtime.ears import Calling, Delta, Ears, ListenerFailed
@@ -64,11 +67,15 @@ class Steps:
 
     def __init__(self, claimed: Claimed, inbox: Inbox, preparing: Preparing, ears: Ears) -> None:
         self.messages: Messages = claimed.taken
+        self._began: Frozen | None = None
+        self._frozen: Frozen | None = None
+        self._lessons: tuple[Lesson, ...] = ()
+        self._sent = False
         self._claimed = claimed
         self._inbox = inbox
         self._preparing = preparing
         self._hear = ears.delta
-        self.ears = replace(ears, delta=self._pass_on, step=self._keep)
+        self.ears = replace(ears, delta=self._pass_on, step=self._keep, advance=self._advance)
 
     async def _pass_on(self, delta: Delta) -> None:
         """Pass on a piece; before each tool it is looked whether the person may still see what it would show."""
@@ -79,8 +86,24 @@ class Steps:
     async def _keep(self, messages: Messages) -> None:
         """Keep a step; an answer that calls no tool is the end, which is written with all that belongs to it."""
         if not is_last(messages):
-            await self._inbox.keep(self._claimed, messages)
+            await self._inbox.keep(self._claimed, messages, self.enter(messages))
+            self._lessons = ()
         self.messages = messages
+
+    def begin(self, frozen: Frozen | None) -> None:
+        """Begin with what the session has sent before."""
+        self._began = self._frozen = frozen
+
+    def _advance(self, settled: Settled) -> None:
+        """Take what a provider has accepted as sent."""
+        sent = settled.frozen.last
+        self._frozen, self._sent = settled.frozen, True
+        lesson = Lesson(model=sent.model, counted=settled.counted, reported=settled.account.reported.total)
+        self._lessons = (*self._lessons, lesson)
+
+    def enter(self, messages: Messages) -> Entry | None:
+        """Say what is kept of the calls with these messages: without any, the session is told nothing by the turn."""
+        return Entry(frozen=self._frozen if messages else self._began, lessons=self._lessons) if self._sent else None
 
     def close(self, words: str) -> Messages:
         """Close the turn where it stands, so that the next one can follow."""
@@ -147,7 +170,7 @@ class Working:
         """End a turn that a person has stopped, and tell it unless the loop has."""
         if error is None or trace.failure is not error:
             trace.tell(EventType.TURN_COMPLETED, outcome="stopped", level=Level.WARN, error=STOPPED)
-        return self._end(claimed, State.STOPPED, "", steps.close(STOPPED))
+        return self._end(claimed, State.STOPPED, "", steps.close(STOPPED), steps)
 
     def _fail(self, trace: Trace, claimed: Claimed, steps: Steps, error: Exception) -> Ending:
         """End a turn that went wrong, and tell it unless the loop has; one that was taken over is nobody's here."""
@@ -159,7 +182,7 @@ class Working:
         told = str(error.__cause__ if changed else error) if changed or isinstance(error, TOLD) else BROKEN
         # What was refused before any model saw it stays out of the history: it may be what is too long.
         unseen = told is not BROKEN and not steps.messages
-        return self._end(claimed, State.FAILED, told, () if unseen else steps.close("the turn failed"))
+        return self._end(claimed, State.FAILED, told, () if unseen else steps.close("the turn failed"), steps)
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble what a turn would begin with."""
@@ -193,15 +216,23 @@ class Working:
             prompt_hash=outcome.prompt_hash,
             tokens=weight,
             cut=outcome.cut,
+            entry=steps.enter(messages),
             plan=state is State.ANSWERED and bool(text) and prepared.assembly.turn.plan,
             wait=outcome.wait,
         )
 
     async def _run(self, trace: Trace, claimed: Claimed, prepared: Prepared, steps: Steps) -> Outcome:
-        work = Work(assembly=prepared.assembly, history=prepared.history, taken=claimed.taken, attempt=claimed.attempt)
+        steps.begin(prepared.frozen)
+        work = Work(
+            assembly=prepared.assembly,
+            history=prepared.history,
+            taken=claimed.taken,
+            attempt=claimed.attempt,
+            frozen=prepared.frozen,
+        )
         return await self._loop.run(work, trace, steps.ears)
 
-    def _end(self, claimed: Claimed, state: State, text: str, messages: Messages) -> Ending:
+    def _end(self, claimed: Claimed, state: State, text: str, messages: Messages, steps: Steps | None = None) -> Ending:
         """End a turn without a prompt to weigh it by."""
         return Ending(
             state=state,
@@ -210,6 +241,7 @@ class Working:
             spent=add_up(claimed),
             now=self._preparing.now(),
             tokens=self._preparing.weigh_roughly(messages),
+            entry=steps.enter(messages) if steps else None,
         )
 
     async def _write(self, trace: Trace, claimed: Claimed, ending: Ending) -> Ending:

@@ -1,7 +1,7 @@
 """The ledger as a stage of the flow: it says what is sent of a prompt, and changes nothing."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Protocol
 
 from foreword.frozen import frozen
@@ -37,14 +37,17 @@ class Book:
     frozen: Frozen | None
     """What was sent; nothing before the first turn."""
     moment: Moment
-    edits: Mapping[str, Policy] = field(default_factory=dict)
-    """What was decided about single edits, by section."""
+    edits: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
+    """What was decided about single edits, by file and the hash of its text."""
     folded: bool = False
     """Whether the conversation was folded since the last turn."""
+    waits: bool = False
+    """Whether nothing new can be said, since the turn goes on where it was left."""
 
     def compare(self, draft: Draft) -> Standing:
         """Compare a prompt with what was sent."""
-        return compare(self.frozen, want(draft, self.edits, folded=self.folded), self.moment)
+        wanted = want(draft, self.edits, folded=self.folded)
+        return compare(self.frozen, replace(wanted, waits=True) if self.waits else wanted, self.moment)
 
 
 NO_BASE = Base()

@@ -1,6 +1,5 @@
 """Calibration: estimates of tokens, corrected for each model by what its provider reports."""
 
-import json
 import math
 
 from foreword.frozen import frozen
@@ -49,13 +48,3 @@ def show(known: Calibration) -> str:
     return (
         f"{known.model}: counts × {known.ratio:.3f} by {known.calls} call{plural}, off by {known.error:.1%} on average"
     )
-
-
-def write(known: Calibration) -> str:
-    """Write it as JSON."""
-    return json.dumps({name: getattr(known, name) for name in ("calls", "error", "model", "ratio", "raw")})
-
-
-def read(text: str) -> Calibration:
-    """Read it again."""
-    return Calibration(**json.loads(text))

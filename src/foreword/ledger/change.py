@@ -47,7 +47,7 @@ def list_changes(told: Mapping[str, Line], base: Base, wanted: Wanted) -> Iterat
             before=before,
             after=after,
             block=find_block(line, base, wanted.base),
-            policy=wanted.edits.get(name, line.policy),
+            policy=Policy.NEXT_SESSION if wanted.waits else wanted.edits.get(name, line.policy),
             private=after is None and name in wanted.withheld,
         )
 

@@ -40,6 +40,8 @@ class Sent:
     at: datetime
     turn: str = ""
     """Which turn it belongs to; the calls of a tool loop share one."""
+    answer: str = ""
+    """What the provider calls its answer, where it was asked to compare the next request with this one."""
 
     @property
     def tokens(self) -> int:
@@ -108,13 +110,18 @@ class Frozen:
 
 
 def digest(texts: Sequence[str]) -> Heard:
-    """Take the hash of what was said."""
-    return Heard(count=len(texts), sha=sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32])
+    """Take the hash of what was said; two messages that become one later say the same."""
+    return hash_text("\n\n".join(texts))
+
+
+def hash_text(text: str) -> Heard:
+    """Take the hash of a text."""
+    return Heard(count=len(text), sha=sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32])
 
 
 def continues(heard: Heard, texts: Sequence[str]) -> bool:
     """Whether a history goes on from the one that was heard."""
-    return not heard.sha or (len(texts) >= heard.count and digest(texts[: heard.count]) == heard)
+    return not heard.sha or hash_text("\n\n".join(texts)[: heard.count]) == heard
 
 
 def capture(blocks: Sequence[Block], facts: CacheFacts, count: Callable[[str], int]) -> tuple[Piece, ...]:

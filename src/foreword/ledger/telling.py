@@ -41,11 +41,10 @@ def tell_standing(standing: Standing) -> dict[str, Any]:
 
 
 def tell_account(account: Account) -> dict[str, Any]:
-    """Tell what was predicted and reported of a call, and what is to blame for a miss."""
+    """Tell what was predicted of a call and what is to blame for a miss; what was reported is its usage."""
     blame = account.blame
     return {
         "predicted": tell_counted(account.predicted),
-        "reported": tell_counted(account.reported),
         "blame": None
         if blame is None
         else {

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from foreword.budget import Fit, Fitted
 from foreword.frozen import frozen
-from foreword.ledger.line import Base, Line, lead
+from foreword.ledger.line import Base, Line, Update, lead
 from foreword.ledger.state import Identity
 from foreword.render import Block, Layout, Prompt, Span
 from foreword.sources import Missing
@@ -34,6 +34,12 @@ class Wanted:
     """What was said before this turn, as it was sent."""
     folded: bool = False
     """Whether it is known to have been rewritten; else that is found out from what was said."""
+    waits: bool = False
+    """Whether nothing new can be said, since the turn goes on where it was left."""
+
+    def heard_of(self, update: Update) -> bool:
+        """Whether an update stands in what was said; where nothing is known of that, it does."""
+        return not self.said or any(update.said in text for text in self.said)
 
 
 @frozen
@@ -51,13 +57,16 @@ class Draft:
     """What the owner has decided about edits, by file."""
 
 
-def want(draft: Draft, edits: Mapping[str, Policy], *, folded: bool = False) -> Wanted:
+def want(draft: Draft, decided: Mapping[tuple[str, str], Policy], *, folded: bool = False) -> Wanted:
     """Say what a turn wants; what was decided about a single edit wins over what holds for its file."""
+    known = {one.item.id: one for run in draft.fit.runs for one in run.items if isinstance(one, Fitted)}
+    places = ((name, (one.item.path, one.item.sha256)) for name, one in known.items()) if decided else ()
+    edits = {name: decided[place] for name, place in places if place in decided}
     schemas = "\n".join(tool.schema for tool in draft.tools.tools)
     return Wanted(
         identity=Identity(clearance=draft.clearance, model=draft.model, tools=sha256(schemas.encode()).hexdigest()),
         prompt=draft.prompt,
-        base=find_base(draft, edits),
+        base=find_base(draft, known, edits),
         layout=draft.layout,
         tool_tokens=draft.fit.tool_tokens,
         edits=edits,
@@ -67,9 +76,8 @@ def want(draft: Draft, edits: Mapping[str, Policy], *, folded: bool = False) -> 
     )
 
 
-def find_base(draft: Draft, edits: Mapping[str, Policy]) -> Base:
+def find_base(draft: Draft, known: Mapping[str, Fitted], edits: Mapping[str, Policy]) -> Base:
     """Find the lines of the leading stable part."""
-    known = {one.item.id: one for run in draft.fit.runs for one in run.items if isinstance(one, Fitted)}
     blocks = []
     for block in lead(draft.prompt.blocks):
         lines = (make_line(known[span.id], block, span, draft) for span in block.spans)

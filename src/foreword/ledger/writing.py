@@ -1,7 +1,7 @@
 """The ledger as JSON: a state per session, and bases by their hash, since many sessions and turns share one."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -35,12 +35,11 @@ def read_base(text: str) -> Base:
 
 
 def write(frozen: Frozen) -> str:
-    """Write the state of a session; its base is only named."""
+    """Write the state of a session, without its base."""
     last = frozen.last
     return dump(
         {
             "version": VERSION,
-            "base": name_base(frozen.base),
             "clearance": str(frozen.identity.clearance),
             "model": frozen.identity.model,
             "tools": frozen.identity.tools,
@@ -51,6 +50,7 @@ def write(frozen: Frozen) -> str:
                 "model": last.model,
                 "at": last.at.isoformat(),
                 "turn": last.turn,
+                "answer": last.answer,
                 "pieces": [[one.key, one.tokens, one.size, one.name, one.part, one.ttl] for one in last.pieces],
             },
             "alive": [[one.at, one.until.isoformat(), one.seconds] for one in frozen.alive],
@@ -61,15 +61,15 @@ def write(frozen: Frozen) -> str:
     )
 
 
-def read(text: str, find_base: Callable[[str], Base]) -> Frozen:
-    """Read the state of a session; `find_base` finds the base of a name."""
+def read(text: str, base: Base) -> Frozen:
+    """Read the state of a session with this base."""
     held = json.loads(text)
     if held.get("version") != VERSION:
         raise InputError(f"the ledger of this session is of version {held.get('version')}, and {VERSION} is understood")
     last = held["last"]
     return Frozen(
         identity=Identity(clearance=Trust[held["clearance"].upper()], model=held["model"], tools=held["tools"]),
-        base=find_base(held["base"]),
+        base=base,
         updates=tuple(map(make_update, held["updates"])),
         settled=tuple(map(make_update, held["settled"])),
         heard=Heard(count=held["heard"][0], sha=held["heard"][1]),
@@ -77,6 +77,7 @@ def read(text: str, find_base: Callable[[str], Base]) -> Frozen:
             model=last["model"],
             at=datetime.fromisoformat(last["at"]),
             turn=last["turn"],
+            answer=last["answer"],
             pieces=tuple(
                 Piece(key=key, tokens=tokens, size=size, name=name, part=part, ttl=ttl)
                 for key, tokens, size, name, part, ttl in last["pieces"]

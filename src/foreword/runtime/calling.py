@@ -27,6 +27,8 @@ from foreword.events.event import EventType, Level, Usage
 from foreword.events.listening import Listeners
 from foreword.events.trace import Step
 from foreword.frozen import frozen
+from foreword.ledger.telling import tell_account
+from foreword.runtime.accounting import Accounting
 from foreword.runtime.calls import Fences
 from foreword.runtime.ears import Anew, Ears, Words
 from foreword.runtime.history import list_said, recount
@@ -52,6 +54,7 @@ class Line:
     assembly: Assembly
     opened: Opened
     envelope: Envelope
+    accounting: Accounting
     key: str
     """The hash of the prompt."""
     config: Config
@@ -113,7 +116,7 @@ class Caller:
         grant = await reserve(purse, call, self._foresee(own)) if purse else Grant(allowed=True)
         self._heard = False
         try:
-            response = await self._ask(before, own)
+            response = await self._ask(call, before, own)
         except BaseException as error:
             if purse and self._heard:
                 purse.settle(grant, None)
@@ -169,15 +172,28 @@ class Caller:
             cache_read=used.cache_read_tokens,
             cache_write=used.cache_write_tokens,
         )
-        hour = "1h" in line.assembly.marks
-        done = Call(model=line.assembly.turn.model, usage=usage, time=call.trace.timepiece.now(), hour=hour)
+        done = Call(
+            model=line.assembly.turn.model,
+            usage=usage,
+            time=call.trace.timepiece.now(),
+            hour=line.accounting.hour,
+        )
         cost = price_call(done, line.config.models)
         shares = [share.row for share in split(line.assembly, done, cost)]
         call.note(usage=usage, cost_usd=cost.usd, sections=shares)
         if cost.usd is None:
             call.note(unpriced=cost.reason)
+        self._settle(call, usage, response.provider_response_id or "")
         self._note(usage, cost.usd)
         return cost.usd
+
+    def _settle(self, call: Step, usage: Usage, answer: str) -> None:
+        """Bring the ledger forward, and tell what was read from the cache and why it was not more."""
+        line = self._line
+        settled = line.accounting.settle(usage, line.config.models, answer)
+        if settled:
+            line.ears.advance(settled)
+            call.note(cache=tell_account(settled.account))
 
     def _note(self, usage: Usage, usd: float | None) -> None:
         self._used.append((usage, usd))
@@ -195,7 +211,7 @@ class Caller:
         known = [usd for _, usd in self._used if usd is not None]
         return usage, sum(known) if len(known) == len(self._used) else None
 
-    async def _ask(self, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
+    async def _ask(self, call: Step, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
         """Send one request and listen to its answer."""
         line, messages = self._line, (*before, *own)
         fences = None if self._native else Fences()
@@ -205,6 +221,8 @@ class Caller:
             said=list_said(messages),
             max_tokens=longest,
             cache_key=make_cache_key(line.assembly.turn) if line.opened.keyed else "",
+            mark=lambda request: line.accounting.mark(request, call.trace.timepiece.now()),
+            hear=line.accounting.hear if line.accounting.diagnosed else None,
         )
         settings = ModelSettings(max_tokens=longest)
         # The model itself is asked: an agent of the library, or its `direct` functions, would rewrite messages before.

@@ -6,6 +6,7 @@ from pydantic_ai.messages import ModelMessage
 
 from foreword.errors import ForewordError
 from foreword.frozen import frozen
+from foreword.runtime.accounting import Settled
 
 
 @frozen(eq=True)
@@ -66,6 +67,10 @@ async def begin_always(_id: str, _name: str) -> bool:
     return True
 
 
+def forget(_: Settled) -> None:
+    """Keep no ledger."""
+
+
 @frozen
 class Ears:
     """What is called while a turn runs; the turn waits for each, and an error in any ends it as ListenerFailed."""
@@ -78,6 +83,8 @@ class Ears:
     """Called before a tool that changes something: whether a person allows it, or None where nobody can be asked."""
     begin: Callable[[str, str], Awaitable[bool]] = begin_always
     """Called with the id and the name before that; False if the call had begun before an interruption."""
+    advance: Callable[[Settled], None] = forget
+    """Called with what the session has sent by now, once a provider has answered; the step that follows keeps it."""
 
     async def hear(self, delta: Delta) -> None:
         """Pass on a piece."""

@@ -4,21 +4,23 @@ A turn is its own messages: the newest message of the person first, then answers
 turn. They are recorded after every step, so whoever has them can go on after the last one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
+    SystemPromptPart,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
 
-from foreword.runtime.own import Said
+from foreword.runtime.own import Said, Spoken
 from foreword.turn import Message
 
 Messages = tuple[ModelMessage, ...]
@@ -29,9 +31,10 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def say(*texts: str) -> ModelRequest:
-    """Make a message of the user in so many parts."""
-    return ModelRequest(parts=[UserPromptPart(content=[clean(text) for text in texts])])
+def say(*texts: str, told: str = "") -> ModelRequest:
+    """Make a message of the user in so many parts, and what the model is told right behind it."""
+    said = UserPromptPart(content=[clean(text) for text in texts])
+    return ModelRequest(parts=[said, SystemPromptPart(content=clean(told))] if told else [said])
 
 
 def list_texts(part: UserPromptPart) -> tuple[str, ...]:
@@ -43,8 +46,18 @@ def list_texts(part: UserPromptPart) -> tuple[str, ...]:
 
 def list_said(messages: Sequence[ModelMessage]) -> Said:
     """List what people said, message by message, as it was sent."""
-    parts = (part for message in messages if isinstance(message, ModelRequest) for part in message.parts)
-    return tuple(list_texts(part) for part in parts if isinstance(part, UserPromptPart))
+    return tuple(
+        Spoken(texts=list_texts(part), told=find_told(message))
+        for message in messages
+        if isinstance(message, ModelRequest)
+        for part in message.parts
+        if isinstance(part, UserPromptPart)
+    )
+
+
+def find_told(message: ModelRequest) -> str:
+    """Find what the model was told right behind a message of the user."""
+    return "".join(part.content for part in message.parts if isinstance(part, SystemPromptPart))
 
 
 def read_text(response: ModelResponse) -> str:
@@ -138,12 +151,32 @@ def show_parts(message: ModelMessage) -> Iterator[str]:
     for part in message.parts:
         if isinstance(part, UserPromptPart):
             yield "\n\n".join(list_texts(part))
-        elif isinstance(part, TextPart):
+        elif isinstance(part, TextPart | SystemPromptPart):
             yield part.content
         elif isinstance(part, ToolCallPart):
             yield f"{part.tool_name}({part.args_as_json_str()})"
         elif isinstance(part, ToolReturnPart):
             yield part.model_response_str()
+
+
+def rewrite(messages: Sequence[ModelMessage], change: Callable[[str], str]) -> Messages:
+    """Write what people said, and what the model was told behind it, in other words; an empty text goes."""
+    return tuple(
+        replace(message, parts=list(rewrite_parts(message, change))) if isinstance(message, ModelRequest) else message
+        for message in messages
+    )
+
+
+def rewrite_parts(message: ModelRequest, change: Callable[[str], str]) -> Iterator[ModelRequestPart]:
+    """Write the parts of a request in other words."""
+    for part in message.parts:
+        if isinstance(part, UserPromptPart):
+            yield replace(part, content=[text for text in map(change, list_texts(part)) if text.strip()])
+        elif isinstance(part, SystemPromptPart):
+            if text := change(part.content):
+                yield replace(part, content=text)
+        else:
+            yield part
 
 
 def dump(messages: Sequence[ModelMessage]) -> bytes:

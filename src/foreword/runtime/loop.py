@@ -10,13 +10,16 @@ after the last one, and no finished call of a tool is made twice.
 import asyncio
 from collections import deque
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from foreword.assembly import Assembly
 from foreword.events.event import EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.trace import Step, Teller
+from foreword.ledger import Deed, Frozen, Standing
+from foreword.ledger.telling import tell_standing
 from foreword.prices import measure_prefix
+from foreword.runtime.accounting import Accounting
 from foreword.runtime.acting import BuiltIn, Tools
 from foreword.runtime.calling import STOPPED, Caller, Line
 from foreword.runtime.ears import DEAF, Ears
@@ -62,13 +65,14 @@ class Loop:
 
     async def run(self, work: Work, place: Teller, ears: Ears = DEAF) -> Outcome:
         """Run a turn, and say what came of it; a model that cannot be opened is an InputError."""
-        line = self._connect(work.assembly, ears)
+        line = self._connect(work.assembly, ears, work.frozen, place.trace.id)
         place.tell(
             EventType.PROMPT_BUILT,
             prompt_hash=line.key,
             layers=len(work.assembly.prompt.blocks),
             tokens=work.assembly.used,
             cached_tokens=measure_prefix(work.assembly),
+            **tell_moved(work.assembly.standing),
         )
         now = place.trace.timepiece.now()
         while self._recent and self._recent[0] <= now - BUSY:
@@ -85,13 +89,14 @@ class Loop:
         line = self._connect(assembly, DEAF)
         return read_text(await Caller(line).call(above, (), (open_turn(line.envelope),)))
 
-    def _connect(self, assembly: Assembly, ears: Ears) -> Line:
-        """Find the model of a turn, and keep its prompt."""
+    def _connect(self, assembly: Assembly, ears: Ears, frozen: Frozen | None = None, turn: str = "") -> Line:
+        """Find the model of a turn, keep its prompt, and open its ledger."""
         opened = self._models.find(assembly.turn.model)
         return Line(
             assembly=assembly,
             opened=opened,
             envelope=assembly.envelope(opened.shape),
+            accounting=Accounting(assembly, opened.shape, frozen, turn, diagnosed=self._is_diagnosed(assembly)),
             key=self._listeners.prompts.keep(assembly) if self._listeners.prompts else "",
             config=self._workspace.config,
             listeners=self._listeners,
@@ -100,6 +105,11 @@ class Loop:
             max_tokens=self._bounds.max_tokens,
             seconds=self._bounds.seconds,
         )
+
+    def _is_diagnosed(self, assembly: Assembly) -> bool:
+        """Whether the owner wants a provider asked why its cache missed."""
+        provider = self._workspace.config.providers.get(assembly.turn.model.partition(":")[0])
+        return provider is not None and provider.diagnostics
 
     async def _work(self, turn: Step, run: Run) -> Outcome:
         """Answer, or say what becomes of the message."""
@@ -117,3 +127,8 @@ class Loop:
             raise
         finally:
             self._recent.append(turn.trace.timepiece.now())
+
+
+def tell_moved(standing: Standing) -> dict[str, Any]:
+    """Tell what the ledger did about a prompt that is not what the session knows; else nothing."""
+    return {} if standing.deed is Deed.REUSE else {"ledger": tell_standing(standing)}

@@ -1,23 +1,32 @@
 """Puts our prompt into a finished request: what a library wrote about it goes, and our bytes take its place.
 
 A library writes the conversation in its provider's shape: what the model answered, its calls and their results. That
-stays. The system part, the tools and the words of people are ours, and so are the cache marks, all placed here.
+stays. The system part, the tools and the words of people are ours, and so are the cache marks, placed at the end.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from foreword.errors import ForewordError, UnknownName
 from foreword.frozen import frozen
 from foreword.wire import Envelope
 
-MOST_MARKS = 4  # of one request; the provider refuses more
-LOOKBACK = 20  # blocks over which the provider looks back from a mark, the marked one among them
-MARK = {"type": "ephemeral"}
-
 Body = Mapping[str, Any]
-Said = tuple[tuple[str, ...], ...]
-"""The words of people in a conversation: of each message its texts, as they were sent first."""
+SYSTEM = ("system", "developer")  # the roles of what is told and not said
+
+
+@frozen(eq=True)
+class Spoken:
+    """One message of a person, and what the model was told right behind it."""
+
+    texts: tuple[str, ...]
+    """Its texts, as they were sent first."""
+    told: str = ""
+    """What stands behind it as a system message of its own; nothing where there is none."""
+
+
+Said = tuple[Spoken, ...]
+"""The words of people in a conversation, message by message."""
 
 
 class NotOurs(ForewordError):
@@ -33,6 +42,10 @@ class Sending:
     max_tokens: int
     cache_key: str = ""
     """Which conversation it belongs to, for a provider that keeps a cache for each; says nothing to anybody else."""
+    mark: Callable[[Body], Body] = dict
+    """Marks the finished request for the provider's cache, in the place of all marks that it had."""
+    hear: Callable[[str], None] | None = None
+    """Hears why the provider's cache missed, where it was asked."""
 
     @property
     def keyed(self) -> dict[str, str]:
@@ -45,7 +58,7 @@ def own(body: Body, sending: Sending) -> dict[str, Any]:
     shape = sending.envelope.shape
     if shape not in OWNERS:
         raise UnknownName("shape of a request", shape, OWNERS)
-    return OWNERS[shape](body, sending)
+    return dict(sending.mark(OWNERS[shape](body, sending)))
 
 
 def own_anthropic(body: Body, sending: Sending) -> dict[str, Any]:
@@ -53,14 +66,14 @@ def own_anthropic(body: Body, sending: Sending) -> dict[str, Any]:
     request = sending.envelope.request
     words = Words(sending.said, lambda text: {"type": "text", "text": text})
     messages = [
-        {"role": "user", "content": words.take()} if is_said(message, "tool_result") else strip_marks(message)
+        each
         for message in body["messages"]
+        if message["role"] not in SYSTEM
+        for each in (words.take() if is_said(message, "tool_result") else (message,))
     ]
     words.close()
-    marked = [*request.get("tools", ()), *request.get("system", ())]
-    left = MOST_MARKS - sum("cache_control" in item for item in marked)
     rest = leave_out(body, "model", "system", "tools", "tool_choice", "messages", "max_tokens", "cache_control")
-    return {**request, "messages": mark_history(messages, left), "max_tokens": sending.max_tokens, **rest}
+    return {**request, "messages": messages, "max_tokens": sending.max_tokens, **rest}
 
 
 def own_chat(body: Body, sending: Sending) -> dict[str, Any]:
@@ -69,9 +82,10 @@ def own_chat(body: Body, sending: Sending) -> dict[str, Any]:
     words = Words(sending.said, lambda text: {"type": "text", "text": text})
     system = [message for message in request["messages"][:1] if message["role"] == "system"]
     messages = [
-        {"role": "user", "content": words.take()} if message["role"] == "user" else message
+        each
         for message in body["messages"]
-        if message["role"] not in ("system", "developer")
+        if message["role"] not in SYSTEM
+        for each in (words.take() if message["role"] == "user" else (message,))
     ]
     words.close()
     limit = "max_tokens" if "max_tokens" in body else "max_completion_tokens"  # as the library knows this address
@@ -84,9 +98,10 @@ def own_responses(body: Body, sending: Sending) -> dict[str, Any]:
     request = sending.envelope.request
     words = Words(sending.said, lambda text: {"type": "input_text", "text": text})
     items = [
-        {"role": "user", "content": words.take()} if item.get("role") == "user" else item
+        each
         for item in body["input"]
-        if item.get("role") not in ("system", "developer")
+        if item.get("role") not in SYSTEM
+        for each in (words.take() if item.get("role") == "user" else (item,))
     ]
     words.close()
     rest = leave_out(body, "model", "instructions", "tools", "tool_choice", "input", "max_output_tokens")
@@ -96,12 +111,15 @@ def own_responses(body: Body, sending: Sending) -> dict[str, Any]:
 def own_gemini(body: Body, sending: Sending) -> dict[str, Any]:
     """Own the body of generateContent; Google's library puts parts before the role, and we the role before them."""
     request = sending.envelope.request
-    words = Words(sending.said, lambda text: {"text": text})
+    words = Words(sending.said, lambda text: {"text": text}, "parts")
     contents = [
-        {"role": "user", "parts": words.take()}
-        if content.get("role") == "user" and not any("functionResponse" in part for part in content["parts"])
-        else {"role": content.get("role"), "parts": content["parts"]}
+        each
         for content in body["contents"]
+        for each in (
+            words.take()
+            if content.get("role") == "user" and not any("functionResponse" in part for part in content["parts"])
+            else ({"role": content.get("role"), "parts": content["parts"]},)
+        )
     ]
     words.close()
     settings = {**body.get("generationConfig", {}), "maxOutputTokens": sending.max_tokens}
@@ -112,16 +130,19 @@ def own_gemini(body: Body, sending: Sending) -> dict[str, Any]:
 class Words:
     """Hands out what people said, message by message, and notices when there are more or fewer than were written."""
 
-    def __init__(self, said: Said, part: Callable[[str], dict[str, str]]) -> None:
-        self._said: Iterator[tuple[str, ...]] = iter(said)
+    def __init__(self, said: Said, part: Callable[[str], dict[str, str]], field: str = "content") -> None:
+        self._said = iter(said)
         self._part = part
+        self._field = field
 
-    def take(self) -> list[dict[str, str]]:
-        """Take the texts of the next message."""
-        texts = next(self._said, None)
-        if texts is None:
+    def take(self) -> Iterator[dict[str, Any]]:
+        """Take the next message, and what the model was told behind it."""
+        spoken = next(self._said, None)
+        if spoken is None:
             raise NotOurs("the request has a message of the user that nobody said; it was not sent")
-        return [self._part(text) for text in texts]
+        yield {"role": "user", self._field: [self._part(text) for text in spoken.texts]}
+        if spoken.told:
+            yield {"role": "system", self._field: [self._part(spoken.told)]}
 
     def close(self) -> None:
         """See that nothing was left out."""
@@ -134,32 +155,6 @@ def is_said(message: Body, result: str) -> bool:
     content = message["content"]
     parts = () if isinstance(content, str) else content
     return message["role"] == "user" and not any(part.get("type") == result for part in parts)
-
-
-def strip_marks(message: Body) -> dict[str, Any]:
-    """Take every cache mark off a message: a mark from an earlier turn would count among the four."""
-    content = message["content"]
-    if isinstance(content, str):
-        return {**message}
-    return {**message, "content": [leave_out(part, "cache_control") for part in content]}
-
-
-def mark_history(messages: Sequence[Body], left: int) -> list[Body]:
-    """Mark the end of the conversation, and where the last request ended if that is too far back to be found."""
-    marked = list(messages)
-    if left < 1 or not marked:
-        return marked
-    spoken = [at for at, message in enumerate(marked) if message["role"] == "assistant"]
-    if left > 1 and spoken and spoken[-1] and sum(len(m["content"]) for m in marked[spoken[-1] :]) >= LOOKBACK:
-        marked[spoken[-1] - 1] = mark_end(marked[spoken[-1] - 1])
-    marked[-1] = mark_end(marked[-1])
-    return marked
-
-
-def mark_end(message: Body) -> Body:
-    """Mark the last block of a message."""
-    *before, last = message["content"]
-    return {**message, "content": [*before, {**last, "cache_control": MARK}]}
 
 
 def leave_out(body: Body, *names: str) -> dict[str, Any]:

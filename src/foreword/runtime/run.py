@@ -10,6 +10,7 @@ from foreword.assembly import Assembly
 from foreword.errors import InputError
 from foreword.events.trace import Step
 from foreword.frozen import frozen
+from foreword.ledger import Frozen
 from foreword.runtime.acting import LONGEST_NAME, Bench, TimeLimits, Tools, act
 from foreword.runtime.arguments import read
 from foreword.runtime.calling import Caller, Line
@@ -60,6 +61,8 @@ class Work:
     """What was said in earlier turns, as it was sent."""
     taken: Messages = ()
     """The steps of this very turn that were recorded before it was interrupted or queued."""
+    frozen: Frozen | None = None
+    """What its session has sent before, as its ledger has it."""
     attempt: int = 1
 
 
@@ -156,9 +159,11 @@ class Run:
 def open_turn(envelope: Envelope) -> ModelRequest:
     """Open a turn with its newest message, in the parts in which the envelope has it."""
     request = envelope.request
-    conversation = request.get("messages") or request.get("input") or request.get("contents") or ()
+    conversation = list(request.get("messages") or request.get("input") or request.get("contents") or ())
+    roles = [one.get("role") for one in conversation[-2:]]
+    told = conversation.pop()["content"][0]["text"] if roles == ["user", "system"] else ""
     newest = conversation[-1] if conversation else {}
     parts = newest.get("content") or newest.get("parts") or ()
     if newest.get("role") != "user" or isinstance(parts, str):
         raise InputError("there is nothing to say to the model: the turn has no message")
-    return say(*(part["text"] for part in parts))
+    return say(*(part["text"] for part in parts), told=told)

@@ -1,4 +1,4 @@
--- revision 0003, written by python -m foreword.store.migrate
+-- revision 0004, written by python -m foreword.store.migrate
 CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
@@ -237,10 +237,41 @@ CREATE TABLE responsibilities (
   PRIMARY KEY (agent, title)
 )
  WITHOUT ROWID;
+CREATE TABLE ledgers (
+  session_id TEXT NOT NULL,
+  base TEXT NOT NULL,
+  frozen TEXT NOT NULL,
+  PRIMARY KEY (session_id)
+)
+ WITHOUT ROWID;
+CREATE TABLE bases (
+  name TEXT NOT NULL,
+  lines TEXT NOT NULL,
+  PRIMARY KEY (name)
+)
+ WITHOUT ROWID;
+CREATE TABLE edits (
+  path TEXT NOT NULL,
+  sha256 TEXT NOT NULL,
+  policy TEXT NOT NULL,
+  decided TEXT NOT NULL,
+  PRIMARY KEY (path)
+)
+ WITHOUT ROWID;
+CREATE TABLE calibrations (
+  model TEXT NOT NULL,
+  calls INTEGER NOT NULL,
+  ratio DOUBLE NOT NULL,
+  raw DOUBLE NOT NULL,
+  error DOUBLE NOT NULL,
+  PRIMARY KEY (model)
+)
+ WITHOUT ROWID;
 CREATE INDEX idx_archives_user ON archives (user_id);
 CREATE INDEX idx_history_beginning ON history (beginning) WHERE beginning IS NOT NULL;
 CREATE INDEX idx_history_turn ON history (turn_id);
 CREATE INDEX idx_identities_user ON identities (user_id);
+CREATE INDEX idx_ledgers_base ON ledgers (base);
 CREATE INDEX idx_outbox_due ON outbox (state, due);
 CREATE INDEX idx_outbox_turn ON outbox (turn_id);
 CREATE INDEX idx_overheard_room ON overheard (channel, room, id);
@@ -258,4 +289,4 @@ CREATE INDEX idx_turns_due ON turns (state, due) WHERE finished IS NULL;
 CREATE INDEX idx_turns_open ON turns (session_id, number) WHERE finished IS NULL;
 CREATE INDEX idx_turns_session ON turns (session_id, number);
 CREATE INDEX idx_turns_user ON turns (user_id, received);
-INSERT INTO alembic_version (version_num) VALUES ('0003');
+INSERT INTO alembic_version (version_num) VALUES ('0004');

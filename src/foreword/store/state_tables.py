@@ -7,6 +7,7 @@ those that a worker compares with its clock (`due`, `lease_until`) are seconds s
 from sqlalchemy import Column, Double, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, text
 
 from foreword.store.agent_tables import add_agents
+from foreword.store.ledger_tables import add_ledgers
 from foreword.store.living_tables import add_archives, add_living, add_people, add_schedules
 
 METADATA = MetaData()
@@ -166,3 +167,4 @@ IDENTITIES, PAIRINGS, OVERHEARD = add_people(METADATA)
 SCHEDULES = add_schedules(METADATA)
 ARCHIVES = add_archives(METADATA)
 WORKFLOWS, PROFILES, BULLETINS, RESPONSIBILITIES = add_living(METADATA)
+LEDGERS, BASES, EDITS, CALIBRATIONS = add_ledgers(METADATA)

@@ -1,0 +1,104 @@
+"""The ledgers of sessions: read before a turn, and kept with each of its steps, so that history and ledger agree."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from datetime import datetime
+from functools import lru_cache
+
+from foreword.errors import InputError
+from foreword.frozen import frozen
+from foreword.ledger import Base, Book, Frozen, Moment
+from foreword.ledger.calibration import Calibration, learn
+from foreword.ledger.notice import scrub
+from foreword.ledger.writing import name_base, read, read_base, write, write_base
+from foreword.prices import Request, find_prices
+from foreword.runtime.history import dump, load, rewrite
+from foreword.store import ledgers
+from foreword.turn import Turn
+from foreword.words import Policy
+from foreword.workspace import Workspace
+
+
+@frozen
+class Books:
+    """What the state has of a session's ledger before a turn."""
+
+    frozen: Frozen | None = None
+    edits: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
+
+    def open(self, workspace: Workspace, turn: Turn, now: datetime, *, folded: bool, waits: bool) -> Book:
+        """Open the ledger for a turn."""
+        config = workspace.config
+        model = turn.model or config.agents[turn.agent or next(iter(config.agents))].model
+        facts = workspace.ground.measure(model).facts
+        tokens = self.frozen.last.tokens if self.frozen else 0
+        moment = Moment(
+            now=now, facts=facts.cache, prices=find_prices(facts.name, config.models, Request(tokens=tokens, now=now))
+        )
+        return Book(frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, waits=waits)
+
+
+@frozen(eq=True)
+class Lesson:
+    """What one call teaches about a model's tokens."""
+
+    model: str
+    counted: int
+    reported: int
+
+
+@frozen
+class Entry:
+    """What is kept of a turn's calls, with the step that followed them."""
+
+    frozen: Frozen | None
+    """What the session has sent by now; nothing if that is to be as if it had sent nothing."""
+    lessons: tuple[Lesson, ...] = ()
+
+
+def read_books(state: sqlite3.Connection, session: str) -> Books:
+    """Read the ledger of a session; one that cannot be read any more begins anew."""
+    row = ledgers.find_ledger(state, session)
+    known = None
+    if row:
+        try:
+            known = read(row.frozen, make_base(row.lines))
+        except (InputError, ValueError, KeyError, TypeError):
+            known = None
+    return Books(frozen=known, edits=ledgers.read_edits(state))
+
+
+def keep_entry(state: sqlite3.Connection, session: str, entry: Entry) -> None:
+    """Keep what a session has sent, and what was learned of it."""
+    if entry.frozen is None:
+        ledgers.drop_ledger(state, session)
+    else:
+        name, lines = write_named(entry.frozen.base)
+        ledgers.replace_ledger(state, session, ledgers.Row(frozen=write(entry.frozen), base=name, lines=lines))
+    known = ledgers.read_calibrations(state) if entry.lessons else {}
+    for lesson in entry.lessons:
+        learned = known.get(lesson.model, Calibration(model=lesson.model))
+        ledgers.write_calibration(state, learn(learned, lesson.counted, lesson.reported))
+
+
+def scrub_past(state: sqlite3.Connection, session: str, gone: Sequence[str]) -> None:
+    """Take what may not be seen any more out of all that a session has said, folded or not."""
+    rows = state.execute("SELECT position, kind, messages FROM history WHERE session_id = ?", (session,)).fetchall()
+    for position, kind, stored in rows:
+        after = dump(rewrite(load(stored), lambda text: scrub(text, gone)))
+        if after != stored:
+            state.execute(
+                "UPDATE history SET messages = ? WHERE session_id = ? AND position = ? AND kind = ?",
+                (after, session, position, kind),
+            )
+
+
+# A workspace has few bases, and its sessions share them.
+make_base = lru_cache(maxsize=32)(read_base)
+
+
+@lru_cache(maxsize=32)
+def write_named(base: Base) -> tuple[str, str]:
+    """Write a base, and name it."""
+    return name_base(base), write_base(base)
