@@ -108,9 +108,8 @@ def test_the_table():
     """A comparison is drawn with what each design reads and costs, in money or in tokens that are evaluated."""
     scenario = read_scenario(SMALL, "small.yaml")
     paid = draw(set_side_by_side(scenario, MODELS[0], {}, oracle=False)).splitlines()
-    assert paid[0] == (
-        "anthropic:claude-sonnet-5: rules of anthropic (2026-11), from 1,024 tokens, "
-        "a million: $2 input, $0.2 read, $2.5 written"
+    assert paid[0].startswith(
+        "anthropic:claude-sonnet-5: rules of anthropic (2026-11), from 1,024 tokens, a million: $"
     )
     assert [line.split()[0] for line in paid[1:]] == ["design", "ours", "no", "one", "static/dynamic"]
     assert " tokens " in draw(set_side_by_side(scenario, "local:smollm2", {}, oracle=False))

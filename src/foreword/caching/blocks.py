@@ -69,10 +69,16 @@ def list_chat(body: Body) -> Iterator[Block]:
 
 
 def list_responses(body: Body) -> Iterator[Block]:
-    """List instructions, tools and input, as POST /v1/responses caches them."""
-    yield make_block("instructions", body.get("instructions", ""))
+    """List tools, instructions and input, as POST /v1/responses caches them."""
     yield from (make_block("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
-    yield from (make_block(str(at), item) for at, item in enumerate(body["input"]))
+    if body.get("instructions"):
+        yield make_block("instructions", body["instructions"])
+    for at, item in enumerate(body["input"]):
+        if "role" in item:
+            parts = list_parts(item["content"], "input_text")
+            yield from (make_block(f"{at} {item['role']}", part) for part in parts)
+        else:
+            yield make_block(f"{at} {item.get('type', '')}".rstrip(), item)
 
 
 def list_gemini(body: Body) -> Iterator[Block]:

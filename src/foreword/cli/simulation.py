@@ -171,7 +171,7 @@ def sum_up(accounts: "Sequence[Account]") -> str:
 
 def write(compared: "Comparison", *, calls: bool) -> dict[str, Any]:
     """Write a comparison as JSON-ready values."""
-    from foreword.ledger.telling import tell_account, tell_standing
+    from foreword.ledger.telling import tell_standing
 
     facts = compared.service.cache
     done: dict[str, Any] = {
@@ -192,5 +192,12 @@ def write(compared: "Comparison", *, calls: bool) -> dict[str, Any]:
     }
     if calls:
         done["turns"] = [tell_standing(standing) for standing in compared.standings]
-        done["calls"] = {name: [tell_account(one) for one in compared.account(name)] for name in compared.asked}
+        done["calls"] = {name: list_accounts(compared.account(name)) for name in compared.asked}
     return done
+
+
+def list_accounts(accounts: "Sequence[Account]") -> list[dict[str, Any]]:
+    """List what each call used, and what is to blame for a miss, as JSON-ready values."""
+    from foreword.ledger.telling import tell_account, tell_counted
+
+    return [{"used": tell_counted(one.reported), "blame": tell_account(one)["blame"]} for one in accounts]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from foreword.figure import Figure
 from foreword.simulate.reading import find_living
+from foreword.simulate.scenario import Scenario
 from foreword.simulate.side import ORACLE, OURS, SPLIT, STRING, draw, set_side_by_side
 
 # One for each rule of data/caches.yaml.
@@ -19,11 +20,11 @@ MODELS = (
 READ, OVER = 97.0, 1.05  # per cent that are to be read; what the oracle costs, times this, is the most
 
 
-def run(models: Sequence[str] = MODELS) -> Iterator[str | Figure]:
-    """Play the living session at each provider: a table, and the figures that have an aim."""
-    scenario = find_living()
+def run(models: Sequence[str] = MODELS, scenario: Scenario | None = None) -> Iterator[str | Figure]:
+    """Play a session, the living one unless another is given, at each provider: a table, and figures with aims."""
+    session = scenario or find_living()
     for model in models:
-        compared = set_side_by_side(scenario, model, {})
+        compared = set_side_by_side(session, model, {})
         yield draw(compared)
         shares = {name: f"{result.share:.1%}" for name, result in compared.results.items()}
         others = ", ".join(f"{name} {shares[name]}" for name in (STRING, SPLIT, ORACLE))
