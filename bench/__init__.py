@@ -6,7 +6,10 @@ from importlib import import_module
 from foreword.figure import Figure
 from foreword.simulate import benchmark
 
-MODULES = ("warm", "cold", "start", "memory", "signal", "arithmetic", "events", "gateway", "telegram", "local")
+MODULES = (
+    "warm", "cold", "start", "memory", "signal", "arithmetic", "living", "cache_local", "events", "gateway", "telegram",
+    "local",
+)  # fmt: skip
 
 
 def find_benches() -> Mapping[str, Callable[[], Iterable[str | Figure]]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from foreword.caching.blocks import Body
+from foreword.caching.blocks import Body, list_blocks
 from foreword.caching.cache import Counted, PrefixCache
 from foreword.frozen import frozen
 from foreword.standin.diagnosis import diagnose, find_compared
@@ -105,7 +105,7 @@ class StandIn:
 
     def _use(self, shape: Shape, path: str, body: Body) -> Counted:
         """Use the cache as the provider of this shape does."""
-        model, blocks = find_model(path, body), list(shape.blocks(body))
+        model, blocks = find_model(path, body), list_blocks(shape.name, body)
         return self.cache.use(model, blocks, find(f"{PROVIDERS[shape.name]}:{model}", {}).cache)
 
     def speak(self, received: Received, line: Says | Breaks | Hangs, number: int) -> Speech:
