@@ -48,7 +48,8 @@ class Blame:
     where: str = ""
     """The section, the tool or the message that differs first, if one does."""
     byte: int | None = None
-    """The first byte that differs: of the system part for a section, else of the tools or the messages."""
+    """For a section, the first byte of the system part that differs; else where in the tools or the messages the block
+    begins that does, since of those only hashes are kept."""
     tokens: int = 0
     """What was billed again."""
     usd: float | None = None
