@@ -10,8 +10,9 @@ from foreword.config.schema import ModelOverride
 from foreword.events.event import Usage
 from foreword.frozen import frozen
 from foreword.ledger import Frozen, advance
-from foreword.ledger.blame import Account, Answered, account
+from foreword.ledger.blame import Account, Answered, account, conceal
 from foreword.ledger.line import lead
+from foreword.ledger.standing import Ground
 from foreword.prices import Request, find_prices
 from foreword.wire import Addressed, Marked, address
 
@@ -67,6 +68,8 @@ class Accounting:
         prices = find_prices(facts.name, overrides, Request(tokens=usage.tokens_in, now=sent.at))
         answered = Answered(base=standing.base, sent=sent, reported=self._count(usage))
         made = account(self._frozen, answered, facts.cache, prices)
+        if standing.rebase and standing.rebase.ground is Ground.PRIVATE:
+            made = conceal(made)
         self._frozen = advance(self._frozen, standing, sent, facts.cache)
         return Settled(account=made, frozen=self._frozen, counted=sent.tokens)
 
