@@ -12,7 +12,7 @@ from foreword.errors import InputError
 from foreword.events.blamed import Break, Moved, read_break, read_moved, show_cause, show_share, tell_value
 from foreword.events.event import EventType, Reader
 from foreword.events.filter import Filter
-from foreword.events.line import count, show_cost, show_time, show_word
+from foreword.events.line import SHORT, count, show_cost, show_time, show_word
 from foreword.events.moment import Period, read_whole, stamp
 from foreword.events.question import Way, choose_ways, make_condition, walk
 from foreword.events.record import Record, read_record
@@ -202,11 +202,16 @@ def show_breaks(found: Breaks, zone: ZoneInfo) -> Iterator[str]:
 
 
 def show_causes(found: Breaks) -> Iterator[str]:
-    """Show what each cause has cost, and the newest break, in lines for a model to read."""
+    """Show how much was read, what each cause of a break has cost, and the newest, in lines for a model to read."""
+    if not found.calls:
+        return
+    read, predicted = (show_share(one.read, one.tokens) for one in (found.reported, found.predicted))
+    yield f"cache: {read} of the input was read from it, {predicted} were predicted"
     for loss in found.losses:
-        yield f"- {loss.cause}: {count(loss.breaks, 'break')}, {loss.tokens:,} tokens, {show_cost(loss.usd)}"
+        billed = f"{loss.tokens:,} tokens billed again, {show_cost(loss.usd)} lost"
+        yield f"- broken by {show_word(loss.cause)}: {count(loss.breaks, 'time')}, {billed}"
     for one in found.breaks[:1]:
-        yield f"the newest break: turn {one.turn[:8]}, {show_word(show_cause(one))}"
+        yield f"newest break: {show_word(show_cause(one))} in turn {one.turn[:SHORT]}; foreword_trace says why"
 
 
 def tell_breaks(found: Breaks) -> dict[str, Any]:
