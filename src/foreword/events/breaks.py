@@ -129,7 +129,7 @@ def find_breaks(connection: sqlite3.Connection, reader: Reader, wanted: Filter) 
     """
     if wanted.session:
         wanted = replace(wanted, session=complete_session(connection, reader, wanted.session))
-    calls, prompts = replace(wanted, type=CALL), replace(wanted, type=PROMPT)
+    calls, prompts = (replace(wanted, type=kind, level=None) for kind in (CALL, PROMPT))
     rows = sum_causes(connection, reader, calls)
     losses = [
         Loss(cause=str(cause), breaks=broken, tokens=tokens or 0, usd=usd, unpriced=broken - priced)
