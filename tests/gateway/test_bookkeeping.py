@@ -295,3 +295,23 @@ def test_a_turn_that_goes_on_says_nothing_new(tmp_path, stand_in, run):
     assert not any("40. Say more" in request.raw.decode() for request in before)
     assert "40. Say more" in json.dumps(newest.body["messages"][-1])
     assert all(extends(one, other) for one, other in pairwise(before) if not one.refused)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_provider_is_asked_too(tmp_path, stand_in, run, asked):
+    """Where the owner wants it, a provider says why its cache missed, and that stands beside what the ledger says."""
+    config = RULED + ("providers: {anthropic: {diagnostics: true}}\n" if asked else "")
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        await say(gateway, "Two")
+        edit(gateway, tmp_path, situations__dm="Never name a price.")
+        await say(gateway, "Three")
+
+    run(talk, {**GOVERNED, "foreword.yaml": config})
+    sent = [request.body.get("diagnostics") for request in stand_in.requests]
+    assert sent == ([{"previous_message_id": each} for each in (None, "msg_1", "msg_2")] if asked else [None] * 3)
+    blames = [facts["blame"] for facts in list_facts(tmp_path, "api_call", "cache")]
+    assert blames[:2] == [None, None]
+    assert (blames[2]["cause"], blames[2]["where"]) == ("section", "overlay")
+    assert blames[2]["confirmed"] is (True if asked else None)

@@ -36,8 +36,11 @@ THEIRS = {
     "system_changed": Cause.SECTION,
     "tools_changed": Cause.TOOLS,
     "messages_changed": Cause.HISTORY,
+    "context_compacted": Cause.HISTORY,
 }
 """What a provider's own diagnostics call a cause."""
+INPUT = {"input_changed": (Cause.SECTION, Cause.HISTORY)}
+"""What is one word for two of them: OpenAI tells instructions and messages not apart."""
 
 
 @frozen(eq=True)
@@ -173,8 +176,8 @@ def find_unread(newest: int, sent: Sent, facts: CacheFacts) -> Finding:
 
 def confirm(blame: Blame, theirs: str) -> Blame:
     """Set a provider's own diagnosis beside ours."""
-    known = THEIRS.get(theirs)
-    return blame if known is None else replace(blame, confirmed=known is blame.cause)
+    known = INPUT.get(theirs) or ((THEIRS[theirs],) if theirs in THEIRS else ())
+    return replace(blame, confirmed=blame.cause in known) if known else blame
 
 
 def conceal(made: Account) -> Account:

@@ -8,7 +8,7 @@ from foreword.ledger import Standing
 from foreword.ledger.blame import Account
 from foreword.prices import find_prices
 from foreword.simulate.accounting import Asked, account_for
-from foreword.simulate.design import OneString, Split, set_stage
+from foreword.simulate.design import Design, OneString, Split, set_stage
 from foreword.simulate.oracle import foresee
 from foreword.simulate.ours import Kept, Service, make_service
 from foreword.simulate.run import Result, forget, run
@@ -61,7 +61,7 @@ def set_side_by_side(
     service = make_service(facts, find_prices(model, overrides))
     stage, calls = set_stage(scenario), play(scenario)
     kept = Kept(stage, service)
-    designs = {OURS: kept, STRING: OneString(stage), SPLIT: Split(stage)}
+    designs: dict[str, Design] = {OURS: kept, STRING: OneString(stage), SPLIT: Split(stage)}
     watched = {name: Watched(design, service) for name, design in designs.items()}
     results = {name: run(one, calls, service) for name, one in watched.items()}
     results[NONE] = forget(results[OURS], service)

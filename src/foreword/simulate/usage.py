@@ -20,7 +20,7 @@ def read_usage(usage: Mapping[str, Any]) -> Counted:
     whole = next((take(usage, name) for name in WHOLE if name in usage), None)
     if whole is None:
         raise InputError(f"'usage' has none of {', '.join((*WHOLE, *OURS))}")
-    told = next((usage[name] for name in DETAILS if isinstance(usage.get(name), Mapping)), {})
+    told: Mapping[str, Any] = next((usage[name] for name in DETAILS if isinstance(usage.get(name), Mapping)), {})
     read = take(told, "cached_tokens") + take(usage, "cachedContentTokenCount")
     write = take(told, "cache_write_tokens")
     return Counted(read=read, write=write, fresh=max(0, whole - read - write))
