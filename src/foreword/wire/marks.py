@@ -61,20 +61,19 @@ def put_marks(shape: str, request: Mapping[str, Any], breakpoints: Sequence[Brea
         return marked  # its system part is one string, and the service marks the newest item by itself
     messages = []
     for message in request.get("messages", ()):
-        content = message.get("content")
-        parts = list_parts(content, PART[shape])
+        parts = list_parts(message.get("content"), PART[shape])
         done = [put_mark(shape, part, ttls.get(next(numbers))) for part in parts]
-        changed = any(field in part for part in done for field in MARKS)
         if any(name not in ("role", "content") for name in message):
             next(numbers)  # what a message has beside its content is a block of its own
-        messages.append(
-            {**message, "content": done} if changed or (not isinstance(content, str) and content) else message
-        )
+        changed = any(new is not old for new, old in zip(done, parts, strict=True))
+        messages.append({**message, "content": done} if changed else message)
     return {**marked, "messages": messages}
 
 
-def put_mark(shape: str, part: Mapping[str, Any], ttl: str | None) -> dict[str, Any]:
-    """Put a mark on a part, or take it off."""
+def put_mark(shape: str, part: Mapping[str, Any], ttl: str | None) -> Mapping[str, Any]:
+    """Put a mark on a part, or take it off; one that has none and gets none stays as it is."""
+    if not ttl and not any(name in part for name in MARKS):
+        return part
     bare = {name: value for name, value in part.items() if name not in MARKS}
     return {**bare, **write_mark(shape, ttl)} if ttl else bare
 
