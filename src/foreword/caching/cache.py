@@ -156,7 +156,7 @@ def name_prefixes(model: str, blocks: Sequence[Block]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=128)
 def name_chain(model: str, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Name the prefixes of a request by the keys of its blocks; what is foreseen of one is asked for again and again."""
+    """Name the prefixes of a request by the keys of its blocks; one request is asked about several times."""
     names, chain = [], sha256(model.encode())
     for key in keys:
         chain.update(f"\0{key}".encode("utf-8", "surrogatepass"))
