@@ -2,7 +2,21 @@
 
 import sys
 
-from bench import arithmetic, cache, cache_local, cold, events, gateway, local, memory, signal, start, telegram, warm
+from bench import (
+    arithmetic,
+    cache,
+    cache_local,
+    cold,
+    events,
+    gateway,
+    living,
+    local,
+    memory,
+    signal,
+    start,
+    telegram,
+    warm,
+)
 
 BENCHES = {
     "warm": warm,
@@ -12,6 +26,7 @@ BENCHES = {
     "signal": signal,
     "arithmetic": arithmetic,
     "cache": cache,
+    "living": living,
     "cache_local": cache_local,
     "events": events,
     "gateway": gateway,

@@ -226,11 +226,13 @@ def test_bad_extensions(say, folder, value, hint):
 
 
 def test_tools(say, folder):
-    """Tools from a file stand beside the built-in ones; one without a trust is for full clearance only."""
+    """Tools from a file stand beside the agent's own; one without a trust is for full clearance only."""
     tools = [{"name": "lamp", "description": "Switch a lamp", "parameters": {"type": "object"}}]
     write_files(folder, {"tools.json": json.dumps(tools)})
     names = {tool["name"] for tool in say("build", "--format", "anthropic", "--tools", "tools.json").json["tools"]}
-    assert names == {"lamp", "memory_get", "read_section"}
+    own = {tool["name"] for tool in say("build", "--format", "anthropic").json["tools"]}
+    assert names == {"lamp", *own}
+    assert {"memory_get", "read_section", "delegate", "schedule_create"} <= own
     public = say("build", "--format", "anthropic", "--tools", "tools.json", "--user", "bob").json["tools"]
     assert "lamp" not in {tool["name"] for tool in public}
 

@@ -12,7 +12,7 @@ from foreword.errors import InputError, suggest
 
 COMMANDS = (
     "chat", "serve", "build", "explain", "diff", "memory", "instructions", "agent", "token", "pair", "schedule",
-    "status", "logs", "trace", "cost", "export", "forget", "lint", "init", "blueprints", "doctor",
+    "status", "logs", "trace", "cost", "cache", "export", "forget", "lint", "init", "blueprints", "doctor",
 )  # fmt: skip
 DESCRIPTION = "Foreword decides what an agent is told before it speaks, and explains every byte of it."
 EXAMPLES = (

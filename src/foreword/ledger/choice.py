@@ -73,7 +73,7 @@ def find_warm(frozen: Frozen, wanted: Wanted, moment: Moment) -> tuple[int, Grou
     if was.tools != now.tools:
         before = 0 if facts.order[0] == "tools" else min(warm, system)
         return before, Ground.TOOLS, "the tools are others, and they stand before everything that was said"
-    if wanted.folded or not continues(frozen.heard, wanted.said):
+    if wanted.folded or not continues(frozen.heard, wanted.said) or not all(map(wanted.heard_of, frozen.updates)):
         stays = min(warm, system + last.measure("tools"))
         return stays, Ground.COMPACTED, "the conversation was folded, so what was said is sent anew"
     if not warm:

@@ -40,6 +40,8 @@ class Sent:
     at: datetime
     turn: str = ""
     """Which turn it belongs to; the calls of a tool loop share one."""
+    answer: str = ""
+    """What the provider calls its answer, where it was asked to compare the next request with this one."""
 
     @property
     def tokens(self) -> int:

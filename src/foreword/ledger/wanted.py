@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from foreword.budget import Fit, Fitted
 from foreword.frozen import frozen
-from foreword.ledger.line import Base, Line, lead
+from foreword.ledger.line import Base, Line, Update, lead
 from foreword.ledger.state import Identity
 from foreword.render import Block, Layout, Prompt, Span
 from foreword.sources import Missing
@@ -36,6 +36,10 @@ class Wanted:
     """Whether it is known to have been rewritten; else that is found out from what was said."""
     waits: bool = False
     """Whether nothing new can be said, since the turn goes on where it was left."""
+
+    def heard_of(self, update: Update) -> bool:
+        """Whether an update stands in what was said; where nothing is known of that, it does."""
+        return not self.said or any(update.said in text for text in self.said)
 
 
 @frozen

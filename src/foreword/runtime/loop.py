@@ -100,7 +100,7 @@ class Loop:
             assembly=assembly,
             opened=opened,
             envelope=assembly.envelope(opened.shape),
-            accounting=Accounting(assembly, opened.shape, work.frozen, turn),
+            accounting=Accounting(assembly, opened.shape, work.frozen, turn, diagnosed=self._is_diagnosed(assembly)),
             key=self._listeners.prompts.keep(assembly) if self._listeners.prompts else "",
             config=self._workspace.config,
             listeners=self._listeners,
@@ -109,6 +109,11 @@ class Loop:
             max_tokens=self._bounds.max_tokens,
             seconds=self._bounds.seconds,
         )
+
+    def _is_diagnosed(self, assembly: Assembly) -> bool:
+        """Whether the owner wants a provider asked why its cache missed."""
+        provider = self._workspace.config.providers.get(assembly.turn.model.partition(":")[0])
+        return provider is not None and provider.diagnostics
 
     async def _work(self, turn: Step, run: Run) -> Outcome:
         """Answer, or say what becomes of the message."""

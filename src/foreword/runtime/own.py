@@ -44,6 +44,8 @@ class Sending:
     """Which conversation it belongs to, for a provider that keeps a cache for each; says nothing to anybody else."""
     mark: Callable[[Body], Body] = dict
     """Marks the finished request for the provider's cache, in the place of all marks that it had."""
+    hear: Callable[[str], None] | None = None
+    """Hears why the provider's cache missed, where it was asked."""
 
     @property
     def keyed(self) -> dict[str, str]:

@@ -46,7 +46,7 @@ def foresee(stage: Stage, service: Service, calls: Sequence[Call]) -> Result:
             for policy in (Policy.NOW, Policy.APPEND):
                 other = {**plan, (edit.turn, edit.section): policy}
                 result = attempt(stage, service, calls, other) if other != plan else best
-                if cost(result) < cost(best):
+                if result.cost < best.cost:
                     plan, best, better = other, result, True
     return best
 
@@ -54,8 +54,3 @@ def foresee(stage: Stage, service: Service, calls: Sequence[Call]) -> Result:
 def attempt(stage: Stage, service: Service, calls: Sequence[Call], plan: Mapping[tuple[int, str], Policy]) -> Result:
     """Run a session with every edit decided."""
     return run(Foreseeing(stage, service, Ordered(plan)), calls, service)
-
-
-def cost(result: Result) -> float:
-    """What a result is judged by: money, or what had to be evaluated where nobody is paid."""
-    return result.usd or float(sum(call.total - call.read for call in result.calls))

@@ -77,6 +77,7 @@ class Kept:
         self._guide = guide or Unguided()
         self._layout = Layout(PLAIN, service.meter)
         self._tails: dict[int, str] = {}
+        self._inserted: dict[int, str] = {}
         self.frozen: Frozen | None = None
         self.standing: Standing | None = None
         self.standings: list[Standing] = []
@@ -92,11 +93,12 @@ class Kept:
             self._tails[call.turn] = "".join(
                 block.text for block in self.standing.prompt.blocks if block.placement is Placement.TAIL
             )
+            self._inserted[call.turn] = self.standing.inserted
         standing = self.standing
         if standing is None:
             raise ValueError("a session begins with the first call of a turn")
         system = [make("system", block.text) for block in lead(standing.prompt.blocks)]
-        blocks = [*stage.tools, *system, *stage.converse(call.said, self._tails)]
+        blocks = [*stage.tools, *system, *stage.converse(call.said, self._tails, self._inserted)]
         sent = Sent(
             model=self._service.model.name,
             pieces=capture(blocks, facts, self._service.meter.count),
@@ -127,7 +129,7 @@ class Kept:
         clock = write_clock(call, self._stage.scenario.tail, self._stage)
         span = Span("time", 0, len(clock), self._service.meter.count(clock))
         tail = Text(pace=Pace.TURN, placement=Placement.TAIL, text=clock, tokens=span.tokens, spans=(span,))
-        said = tuple(block.text for block in self._stage.converse(call.said[:-1], self._tails)) if call.first else ()
+        before = self._stage.converse(call.said[:-1], self._tails, self._inserted) if call.first else ()
         return Wanted(
             identity=Identity(clearance=Trust.FULL, model=self._service.model.name, tools="tools"),
             prompt=Prompt(blocks=(*draw_blocks(base), tail)),
@@ -135,7 +137,7 @@ class Kept:
             layout=self._layout,
             tool_tokens=sum(self._service.meter.count(tool.text) for tool in self._stage.tools),
             edits=self._guide.guide(call),
-            said=said,
+            said=tuple(block.text for block in before),
         )
 
 

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from foreword.caching.blocks import LISTS, list_blocks
+from foreword.caching.blocks import LISTS, list_ttls
 from foreword.errors import UnknownName
 from foreword.frozen import frozen
 from foreword.ledger.breakpoints import Breakpoint
@@ -13,6 +14,7 @@ from foreword.turn import Message, Tool, Toolset
 from foreword.wire.marks import write_mark
 from foreword.words import Placement
 
+REMEMBERED = 512  # tools whose parameters are in order already
 ANTHROPIC_ONLY = ("5m", "1h")  # lives that OpenAI does not know, should a prompt for one be shaped for the other
 
 
@@ -61,11 +63,9 @@ def shape(letter: Letter, name: str) -> Envelope:
     if name not in SHAPES:
         raise UnknownName("format", name, SHAPES)
     request = SHAPES[name](letter)
-    blocks = list_blocks(name, request) if any(letter.marks) and name in LISTS else ()
+    ttls = list_ttls(name, request) if any(letter.marks) and name in LISTS else ()
     breakpoints = tuple(
-        Breakpoint(at=at, ttl=block.ttl, why="the end of a stable block")
-        for at, block in enumerate(blocks)
-        if block.ttl
+        Breakpoint(at=at, ttl=ttl, why="the end of a stable block") for at, ttl in enumerate(ttls) if ttl
     )
     return Envelope(shape=name, model=letter.model, request=request, breakpoints=breakpoints)
 
@@ -75,7 +75,7 @@ def shape_anthropic(letter: Letter) -> dict[str, Any]:
     request: dict[str, Any] = {"model": letter.model}
     if letter.tools:
         request["tools"] = [
-            {"name": tool.name, "description": tool.description, "input_schema": sort_keys(tool.parameters)}
+            {"name": tool.name, "description": tool.description, "input_schema": sort_schema(tool)}
             for tool in letter.tools.tools
         ]
     if system := [
@@ -159,7 +159,13 @@ def converse(letter: Letter, part: Callable[[str], dict[str, str]]) -> list[dict
 
 def describe_function(tool: Tool, schema: str = "parameters") -> dict[str, Any]:
     """Describe a tool as OpenAI and Gemini take it."""
-    return {"name": tool.name, "description": tool.description, schema: sort_keys(tool.parameters)}
+    return {"name": tool.name, "description": tool.description, schema: sort_schema(tool)}
+
+
+@lru_cache(maxsize=REMEMBERED)
+def sort_schema(tool: Tool) -> Any:
+    """Write the parameters of a tool in one order; tools outlive many turns."""
+    return sort_keys(tool.parameters)
 
 
 def sort_keys(value: Any) -> Any:
