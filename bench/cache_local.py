@@ -22,9 +22,9 @@ from bench.figure import Figure
 from bench.on_engine import Done, by_turn, divide, play_all
 from foreword.ledger import Standing
 from foreword.runtime.choosing import EMBEDDED
+from foreword.simulate import Scenario, read_scenario
 from foreword.simulate.design import OneString, set_stage
 from foreword.simulate.ours import Kept, make_service
-from foreword.simulate.scenario import Scenario, read_scenario
 from foreword.simulate.session import play
 from foreword.tokens import find
 
