@@ -76,6 +76,8 @@ def find_warm(frozen: Frozen, wanted: Wanted, moment: Moment) -> tuple[int, Grou
     if wanted.folded or not continues(frozen.heard, wanted.said) or not all(map(wanted.heard_of, frozen.updates)):
         stays = min(warm, system + last.measure("tools"))
         return stays, Ground.COMPACTED, "the conversation was folded, so what was said is sent anew"
+    if not last.pieces:
+        return 0, Ground.COLD, "the ledger was emptied, since something was forgotten"
     if not warm:
         minutes = find_idle(frozen, moment.now).total_seconds() / 60
         short = last.tokens < facts.minimum
