@@ -29,6 +29,7 @@ from foreword.sources.supposed import suppose
 from foreword.sources.wording import judge_wording
 from foreword.store.reader import StateReader
 from foreword.tokens import Counter, Meter, ModelFacts, find
+from foreword.tokens.caches import list_rules
 from foreword.tokens.shelf import CountShelf
 from foreword.tools import (
     BUILT_IN,
@@ -305,7 +306,7 @@ class Workspace:
         self.close()
 
     def _load(self, text: str) -> Config:
-        return load(text, blueprints=self.blueprint_names())
+        return load(text, blueprints=self.blueprint_names(), list_caches=list_rules)
 
     def _lay_ground(self, config: Config, text: str) -> Ground:
         meters: dict[str, Meter] = {}

@@ -14,7 +14,6 @@ from foreword.erasure.holdings import HOLDINGS
 from foreword.erasure.house import find_house
 from foreword.errors import InputError, UnknownName
 from foreword.events.forgetting import PLACE
-from foreword.events.prompts import find_text
 from foreword.gateway.moment import write_moment
 from foreword.memory.entry import Confirmed
 from foreword.memory.facts import add_fact
@@ -70,11 +69,9 @@ def test_rows_of_others_stay_byte_for_byte(people):
     # A ledger shows a person by its base, which is a row of its own, or by the hash of what they said there.
     bases = {row[0] for row in before["bases"] if "bob" in repr(row)}
     spoke = {turn[2] for turn in before["turns"] if turn[3] == "bob"}
-    alone = {row[1] for row in before["ledgers"] if row[0] in lanes}  # a base that nobody else has goes
-    others = {
-        "ledgers": {row[0] for row in before["ledgers"] if row[1] in bases or row[0] in spoke},
-        "bases": alone - {row[1] for row in after["ledgers"]},
-    }
+    emptied = {row[0] for row in before["ledgers"] if row[1] in bases or row[0] in spoke or "bob" in repr(row)}
+    once = {row[1] for row in before["ledgers"] if row[0] in lanes | emptied}  # a base that nobody has any more goes
+    others = {"ledgers": emptied, "bases": once - {row[1] for row in after["ledgers"]}}
 
     def is_theirs(table, row):
         return "bob" in repr(row) or bool((lanes | gone) & set(row)) or row[0] in others.get(table, ())
@@ -224,7 +221,7 @@ def test_the_prompts_of_others_no_longer_show_their_memories(people):
     with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"), isolation_level=None)) as log:
         menu = "- social/inbox/bob (20 tok) — 1 unreviewed entry from bob"
         text = f"{menu}\n\nzebrabob5 is what they like best of all things"
-        section = find_text(log, text)
+        section = log.execute("INSERT INTO sections (hash, text) VALUES ('zebra', ?)", (text,)).lastrowid
         (prompt,) = log.execute("SELECT id FROM prompts ORDER BY id LIMIT 1").fetchone()  # alice's
         log.execute("INSERT INTO prompt_pieces VALUES (?, 999, 'text', 0, 'recall', 1, ?)", (prompt, section))
     forget(people.house, "bob")

@@ -110,12 +110,15 @@ def read_known(
     asked = f"SELECT {COLUMNS} FROM sessions WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
     found = list(filter(sees, map(read_session, state.execute(asked))))
     chosen = [one for one in found if (one.id.startswith(only) if only else now - one.used <= LATELY)]
-    going = (
+    going = [
         Going(
-            session=one, books=read_books(state, one.id), incoming=find_last(state, one), past=read_past(state, one.id)
+            session=one,
+            books=read_books(state, one.id, one.created),  # an engine that runs is believed to have run since
+            incoming=find_last(state, one),
+            past=read_past(state, one.id),
         )
         for one in chosen
-    )
+    ]
     return Known(
         going=tuple(one for one in going if one.books.frozen),
         idle=0 if only else len(found) - len(chosen),
