@@ -3,26 +3,26 @@
 import asyncio
 
 import pytest
-from house import CONFIG, open_house, open_rows, say
+from house import CONFIG, open_house, open_rows, read_log, say
 
 from foreword.cli import main
 from foreword.ledger.calibration import Calibration
 from foreword.store.ledgers import read_calibrations, write_calibration
-from foreword.testing import NOON, MovedClock, Says, listen
+from foreword.testing import NOON, MovedClock, listen
 
 MODEL = "anthropic:claude-sonnet-5"
 WORDS = "The tide was low and the boats lay on their sides in the mud of the old harbour. "
 FILES = {"foreword.yaml": CONFIG, "SOUL.md": WORDS * 60}
-SMALL = CONFIG + f'models: {{"{MODEL}": {{window: 16000}}}}\n'
+SMALL = CONFIG + f'models: {{"{MODEL}": {{window: 40000}}}}\n'
 
 
 @pytest.fixture
 def run(tmp_path):
     """Talk in a house; return what the provider received."""
 
-    def run(talk, files=FILES, before=()):
+    def run(talk, files=FILES):
         clock = MovedClock(NOON)
-        with listen(*before, clock=clock) as stand_in:
+        with listen(clock=clock) as stand_in:
 
             async def work():
                 async with open_house(tmp_path, stand_in, files, clock=clock) as gateway:
@@ -70,15 +70,19 @@ def test_a_learned_ratio_moves_no_byte_of_a_prompt(tmp_path, run):
 
 def test_a_window_that_is_smaller_than_it_looks(tmp_path, run):
     """A model that bills more than we count is folded earlier, before its provider has to refuse."""
+    counts = []
 
-    def fold_after(ratio):
+    def count_folds(ratio):
         async def talk(gateway):
             with open_rows(tmp_path) as state:
                 write_calibration(state, Calibration(model=MODEL, calls=5_000, ratio=ratio, raw=0.5, error=0.01))
-            for number in range(9):
-                await say(gateway, f"{number}: {WORDS * 30}", channel=f"at{ratio}")
+            for number in range(4):
+                await say(gateway, f"{number}: {WORDS * 200}", channel=f"at{ratio}")
 
-        requests = run(talk, {**FILES, "foreword.yaml": SMALL}, [Says(text="Yes.")] * 30)
-        return next((at for at, one in enumerate(requests) if not one.body.get("tools")), 99)
+        run(talk, {**FILES, "foreword.yaml": SMALL})
+        counts.append(sum(event[0] == "session_compacted" for event in read_log(tmp_path)))
 
-    assert fold_after(1.4) < fold_after(1.0)
+    count_folds(1.0)
+    count_folds(1.4)
+    assert counts[0] == 0
+    assert counts[1] > 0
