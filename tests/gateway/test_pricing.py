@@ -49,8 +49,9 @@ def run(tmp_path, stand_in, clock):
 
 
 @pytest.fixture
-def ask(tmp_path, clock, capsys):
-    """Type `foreword price`, at the time of the clock."""
+def ask(tmp_path, clock, capsys, monkeypatch):
+    """Type `foreword price` in a wide terminal, at the time of the clock."""
+    monkeypatch.setenv("COLUMNS", "200")
 
     def ask(*words, code=0):
         capsys.readouterr()
