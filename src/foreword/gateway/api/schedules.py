@@ -13,7 +13,7 @@ from foreword.gateway.api.faults import Fault, missing
 from foreword.gateway.api.shapes import Asked, Fact, Name, Told, answers
 from foreword.gateway.schedule.destination import show_destination
 from foreword.tools.scheduling import LONGEST_NAME as LONGEST_TITLE
-from foreword.tools.scheduling import LONGEST_SAY
+from foreword.tools.scheduling import LONGEST_SAY, SCHEDULING
 from foreword.words import Delivery
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from foreword.gateway.schedule.schedules import Schedule
 
 Named = Annotated[str, Path(max_length=64, description="The id of a schedule.")]
+
+LEAST = SCHEDULING.tools[0].trust  # as it is for who asks the agent to plan something
 
 router = APIRouter(prefix="/api/schedules", tags=["schedules"])
 
@@ -108,6 +110,8 @@ async def show_all(desk: AtDesk) -> ScheduleList:
 @router.post("", operation_id="planSchedule", status_code=201, responses=answers())
 async def plan(asked: ScheduleRequest, desk: AtDesk) -> ScheduleShape:
     """Plan something for oneself; no run has more than one may see now, nor more than may be seen where it goes."""
+    if desk.find_clearance() < LEAST:
+        raise Fault(422, "nobody plans anything here who is public")
     check_room(desk, asked.to)
     entry = Written(
         user=desk.user,
