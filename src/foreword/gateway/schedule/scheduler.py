@@ -6,7 +6,8 @@ the message and the note that it was sent fires nothing twice.
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,10 +18,11 @@ from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Level, Recorder
 from foreword.events.trace import Timepiece, Trace, describe_error, make_id
 from foreword.frozen import frozen
+from foreword.gateway.channel import Channel
 from foreword.gateway.gateway import Closing, NotKept
 from foreword.gateway.message import Accepted, Errand, Incoming
 from foreword.gateway.owner import name_owner
-from foreword.gateway.schedule.destination import Refused, bound, is_delivered, settle_destination
+from foreword.gateway.schedule.destination import Refused, bound, find_kind, is_delivered, settle_destination
 from foreword.gateway.schedule.due import Kind, find_passed
 from foreword.gateway.schedule.following import follow
 from foreword.gateway.schedule.ordering import order
@@ -57,7 +59,7 @@ class Ways:
     accept: Callable[[Incoming], Awaitable[Accepted]]
     recorder: Recorder
     clock: Callable[[], datetime]
-    channels: Collection[str] = ()
+    channels: Mapping[str, Channel] = field(default_factory=dict)
     """The channels that deliver."""
 
 
@@ -171,7 +173,7 @@ class Scheduler:
         if schedule.user not in config.users:
             raise Refused(f"{schedule.user}, as whom it acts, is no user any more")
         to = await self._writer.do(work)
-        allowed = bound(schedule, to, config)
+        allowed = bound(schedule, to, config, await find_kind(channels, to))
         text = find_words(schedule, self._workspace, allowed)
         if not text:
             return None

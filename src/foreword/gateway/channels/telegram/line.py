@@ -56,6 +56,15 @@ class SendText(TelegramMethod[dict[str, Any]]):
     link_preview_options: LinkPreviewOptions = LinkPreviewOptions(is_disabled=True)
 
 
+class AskChat(TelegramMethod[dict[str, Any]]):
+    """Asks what a chat is, and takes the answer as it is."""
+
+    __returning__ = dict[str, Any]
+    __api_method__ = "getChat"
+
+    chat_id: int
+
+
 class Line:
     """Asks Telegram, and knows whether the last answer leaves a doubt that it is there."""
 
