@@ -61,6 +61,8 @@ class Ways:
     clock: Callable[[], datetime]
     channels: Mapping[str, Channel] = field(default_factory=dict)
     """The channels that deliver."""
+    shelves: frozenset[str] = frozenset()
+    """Those on which people look by themselves: what is to go there by name stands in their conversation."""
 
 
 class Scheduler:
@@ -177,7 +179,7 @@ class Scheduler:
         text = find_words(schedule, self._workspace, allowed)
         if not text:
             return None
-        delivered = is_delivered(schedule.delivery, channels, to)
+        delivered = is_delivered(schedule.delivery, {*channels, *self._ways.shelves}, to)
         return Incoming(
             text=text,
             user=schedule.user,
