@@ -166,7 +166,8 @@ def test_what_cannot_be_played(say, folder, text, reason):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["cache"], "cache needs an action: simulate"),
+        (["cache", "--calls"], "--calls belongs to foreword cache simulate"),
+        (["cache", "simulate", "--session", "x"], "--session belongs to foreword cache without"),
         (["cache", "simulat"], "did you mean 'simulate'?"),
         (["cache", "simulate", "none.yaml"], "none.yaml cannot be read: No such file or directory"),
         (["cache", "simulate", "small.yaml", "--model", ""], "--model needs a name"),

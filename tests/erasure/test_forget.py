@@ -14,7 +14,6 @@ from foreword.erasure.holdings import HOLDINGS
 from foreword.erasure.house import find_house
 from foreword.errors import InputError, UnknownName
 from foreword.events.forgetting import PLACE
-from foreword.events.prompts import find_text
 from foreword.gateway.moment import write_moment
 from foreword.memory.entry import Confirmed
 from foreword.memory.facts import add_fact
@@ -207,7 +206,7 @@ def test_the_prompts_of_others_no_longer_show_their_memories(people):
     with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"), isolation_level=None)) as log:
         menu = "- social/inbox/bob (20 tok) — 1 unreviewed entry from bob"
         text = f"{menu}\n\nzebrabob5 is what they like best of all things"
-        section = find_text(log, text)
+        section = log.execute("INSERT INTO sections (hash, text) VALUES ('zebra', ?)", (text,)).lastrowid
         (prompt,) = log.execute("SELECT id FROM prompts ORDER BY id LIMIT 1").fetchone()  # alice's
         log.execute("INSERT INTO prompt_pieces VALUES (?, 999, 'text', 0, 'recall', 1, ?)", (prompt, section))
     forget(people.house, "bob")

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from functools import lru_cache
 
@@ -15,6 +15,7 @@ from foreword.ledger.state import empty
 from foreword.ledger.writing import read, read_base
 from foreword.prices import Request, find_prices
 from foreword.runtime.history import dump, load, rewrite
+from foreword.runtime.providers import LOCAL
 from foreword.store import ledgers
 from foreword.turn import Turn
 from foreword.words import Policy
@@ -60,8 +61,11 @@ class Entry:
     """Whether the turn began with an empty ledger, so that all it sent was made since."""
 
 
-def read_books(state: sqlite3.Connection, session: str) -> Books:
-    """Read the ledger of a session; one that cannot be read any more begins anew."""
+def read_books(state: sqlite3.Connection, session: str, since: datetime) -> Books:
+    """Read the ledger of a session; one that cannot be read any more begins anew.
+
+    The embedded engine has nothing of what was sent before it was started, with whoever reads this at `since`.
+    """
     row = ledgers.find_ledger(state, session)
     known = None
     if row:
@@ -69,6 +73,8 @@ def read_books(state: sqlite3.Connection, session: str) -> Books:
             known = read(row.frozen, make_base(row.lines))
         except (InputError, ValueError, KeyError, TypeError):
             known = None
+    if known and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
+        known = replace(known, alive=())
     return Books(frozen=known, edits=ledgers.read_edits(state))
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from foreword.caching.cache import Counted, look_back
 from foreword.frozen import frozen
 from foreword.ledger.breakpoints import count_equal
+from foreword.ledger.choice import HIDDEN
 from foreword.ledger.cost import find_difference, find_rates
 from foreword.ledger.line import Base
 from foreword.ledger.state import Frozen, Sent, find_idle, predict
@@ -177,6 +178,14 @@ def confirm(blame: Blame, theirs: str) -> Blame:
     """Set a provider's own diagnosis beside ours."""
     known = INPUT.get(theirs) or ((THEIRS[theirs],) if theirs in THEIRS else ())
     return replace(blame, confirmed=blame.cause in known) if known else blame
+
+
+def conceal(made: Account) -> Account:
+    """Keep what a break is about to oneself, where it came with text that may not be seen any more."""
+    blame = made.blame
+    if blame is None or blame.cause not in (Cause.SECTION, Cause.HISTORY):
+        return made
+    return replace(made, blame=replace(blame, reason=HIDDEN, where="", byte=None))
 
 
 def list_causes() -> Sequence[str]:

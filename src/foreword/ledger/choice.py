@@ -81,9 +81,8 @@ def find_warm(frozen: Frozen, wanted: Wanted, moment: Moment) -> tuple[int, Grou
     if not warm:
         minutes = find_idle(frozen, moment.now).total_seconds() / 60
         short = last.tokens < facts.minimum
-        why = (
-            f"{last.tokens:,} tokens are too few to be cached" if short else f"nothing was sent for {minutes:,.0f} min"
-        )
+        why = f"nothing was sent for {minutes:,.0f} min" if frozen.alive else "nothing that was sent is kept"
+        why = f"{last.tokens:,} tokens are too few to be cached" if short else why
         return 0, Ground.COLD, f"the cache is cold: {why}"
     return warm, None, ""
 

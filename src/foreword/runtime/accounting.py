@@ -11,8 +11,9 @@ from foreword.config.schema import ModelOverride
 from foreword.events.event import Usage
 from foreword.frozen import frozen
 from foreword.ledger import Frozen, advance
-from foreword.ledger.blame import Account, Answered, account, confirm
+from foreword.ledger.blame import Account, Answered, account, conceal, confirm
 from foreword.ledger.line import lead
+from foreword.ledger.standing import Ground
 from foreword.prices import Request, find_prices
 from foreword.runtime.diagnosing import ask
 from foreword.wire import Addressed, Marked, address
@@ -83,6 +84,8 @@ class Accounting:
         made = account(self._frozen, answered, facts.cache, prices)
         if made.blame and self._theirs:
             made = replace(made, blame=confirm(made.blame, self._theirs))
+        if standing.rebase and standing.rebase.ground is Ground.PRIVATE:
+            made = conceal(made)
         sent = replace(sent, answer=answer) if self.diagnosed else sent
         self._frozen = advance(self._frozen, standing, sent, facts.cache)
         return Settled(account=made, frozen=self._frozen, counted=sent.tokens)

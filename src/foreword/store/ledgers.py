@@ -1,6 +1,7 @@
 """Ledgers as rows: what each session has sent, with bases that many of them share, and decisions about single edits."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from foreword.ledger.calibration import Calibration
 from foreword.ledger.state import empty
 from foreword.ledger.writing import name_base, read, read_base, write, write_base
 from foreword.store.instructions import stamp
+from foreword.store.state import STATE_FILE, use_state
 from foreword.words import Policy
 
 FIND = (
@@ -151,6 +153,14 @@ def read_calibrations(state: sqlite3.Connection) -> Mapping[str, Calibration]:
         model: Calibration(model=model, calls=calls, ratio=ratio, raw=raw, error=error)
         for model, calls, ratio, raw, error in state.execute(asked)
     }
+
+
+def find_calibrations(folder: str) -> Mapping[str, Calibration]:
+    """Find what was learned in a folder of state; nothing where no state is, and none is made."""
+    if not os.path.exists(os.path.join(folder, STATE_FILE)):
+        return {}
+    with use_state(folder) as state:
+        return read_calibrations(state)
 
 
 def write_calibration(state: sqlite3.Connection, known: Calibration) -> None:

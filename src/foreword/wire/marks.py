@@ -70,16 +70,18 @@ def put_into(shape: str, message: Mapping[str, Any], ttls: Mapping[int, str], nu
     if "role" not in message:
         next(numbers)  # a call or its result among the input of a response, which takes none
         return message
-    content = message.get("content")
-    done = [put_mark(shape, part, ttls.get(next(numbers))) for part in list_parts(content, PART[shape])]
-    changed = any(field in part for part in done for field in MARKS)
+    parts = list_parts(message.get("content"), PART[shape])
+    done = [put_mark(shape, part, ttls.get(next(numbers))) for part in parts]
     if shape not in SAID and any(name not in ("role", "content") for name in message):
         next(numbers)  # what a message has beside its content is a block of its own
-    return {**message, "content": done} if changed or (not isinstance(content, str) and content) else message
+    changed = any(new is not old for new, old in zip(done, parts, strict=True))
+    return {**message, "content": done} if changed else message
 
 
-def put_mark(shape: str, part: Mapping[str, Any], ttl: str | None) -> dict[str, Any]:
-    """Put a mark on a part, or take it off."""
+def put_mark(shape: str, part: Mapping[str, Any], ttl: str | None) -> Mapping[str, Any]:
+    """Put a mark on a part, or take it off; one that has none and gets none stays as it is."""
+    if not ttl and not any(name in part for name in MARKS):
+        return part
     bare = {name: value for name, value in part.items() if name not in MARKS}
     return {**bare, **write_mark(shape, ttl)} if ttl else bare
 
