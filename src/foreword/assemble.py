@@ -93,7 +93,7 @@ def make_terms(plan: Plan, layout: Layout, tools: Toolset, ground: Ground) -> Te
         mode=plan.mode,
         meter=layout.meter,
         tools=tools,
-        tool_tokens=sum(layout.meter.count(tool.schema) for tool in tools.tools) if native else 0,
+        tool_tokens=sum(map(layout.meter.count, tools.schemas)) if native else 0,
         limit=plan.blueprint.budget.limit(layout.meter.facts.window),
         scale=layout,
         memo=ground.memo,

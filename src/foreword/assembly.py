@@ -1,12 +1,11 @@
 """The assembly: everything one turn was made of; explain, diff and the tests are views of it."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
 from foreword.blueprint import Plan
-from foreword.budget import Fit, Fitted
+from foreword.budget import Fit, Fitted, FittedRun
 from foreword.budget.verdict import Terms
 from foreword.errors import InputError
 from foreword.frozen import frozen
@@ -84,14 +83,7 @@ class Assembly:
         spans = {span.id: span for span in self.prompt.spans}
         cached = self.count_cached()
         for run in self.fit.runs:
-            for one in run.items:
-                if isinstance(one, Missing):
-                    if one.trust <= level:
-                        yield tell_missing(one)
-                elif one.item.trust <= level and (one.item.text or one.item.opens or one.item.id in spans):
-                    span = spans.get(one.item.id)
-                    row = tell_section(one, span, cached=span is not None and span.end <= cached)
-                    yield replace(row, pace=run.pace, placement=run.placement)
+            yield from tell_run(run, spans, cached, level)
 
     def count_cached(self) -> int:
         """Count the characters that a provider can read from its cache on the next turn."""
@@ -129,7 +121,11 @@ class Assembly:
 
     def to_dict(self, reader: Trust | None = None) -> dict[str, Any]:
         """Return the whole assembly as JSON-ready values, in a stable schema."""
-        rows = list(self.rows(reader))
+        sections = [show_row(row) for row in self.rows(reader)]
+        return {**self.tell_facts(), "sections": sections, "blocks": self.tell_blocks()}
+
+    def tell_facts(self) -> dict[str, Any]:
+        """Tell all of it but its parts: what the prompt was made for and by, and what it weighs."""
         facts = self.terms.meter.facts
         return {
             "schema": SCHEMA,
@@ -143,7 +139,7 @@ class Assembly:
             },
             "text": self.prompt.text,
             "tokens": self.prompt.tokens,
-            "tools": sha256("\n".join(tool.schema for tool in self.terms.tools.tools).encode()).hexdigest(),
+            "tools": sha256("\n".join(self.terms.tools.schemas).encode()).hexdigest(),
             "tokenizer": facts.tokenizer.value,
             "margin": facts.margin,
             "budget": {
@@ -153,18 +149,30 @@ class Assembly:
                 "used": self.used,
                 "remaining": self.remaining,
             },
-            "sections": [show_row(row) for row in rows],
-            "blocks": [
-                {
-                    "pace": str(block.pace),
-                    "placement": str(block.placement),
-                    "text": block.text,
-                    "tokens": block.tokens,
-                    "cache": {"ttl": ttl} if ttl else None,
-                }
-                for block, ttl in zip(self.prompt.blocks, self.marks, strict=True)
-            ],
         }
+
+    def tell_blocks(self) -> list[dict[str, Any]]:
+        """Tell of each block what it is and how it is cached."""
+        return [
+            {
+                "pace": str(block.pace),
+                "placement": str(block.placement),
+                "text": block.text,
+                "tokens": block.tokens,
+                "cache": {"ttl": ttl} if ttl else None,
+            }
+            for block, ttl in zip(self.prompt.blocks, self.marks, strict=True)
+        ]
+
+
+def tell_run(run: FittedRun, spans: Mapping[str, Span], cached: int, level: Trust) -> Iterator[Row]:
+    """Tell a reader of this level what became of the slots of a run."""
+    for one in run.items:
+        if isinstance(one, Missing):
+            if one.trust <= level:
+                yield tell_missing(one)
+        elif one.item.trust <= level and (one.item.text or one.item.opens or one.item.id in spans):
+            yield tell_section(one, spans.get(one.item.id), run, cached)
 
 
 def tell_missing(missing: Missing) -> Row:
@@ -186,14 +194,14 @@ def is_built_in(fitted: Fitted) -> bool:
     return fitted.verdict is Verdict.KEPT and bool(section.entry.paths) and section.origin.startswith("built-in")
 
 
-def tell_section(fitted: Fitted, span: Span | None, *, cached: bool) -> Row:
-    """Tell a reader what became of a section."""
+def tell_section(fitted: Fitted, span: Span | None, run: FittedRun, cached: int) -> Row:
+    """Tell a reader what became of a section, and whether it stands among the characters that are cached."""
     section = fitted.item
     return Row(
         id=section.id,
         title=section.title or section.slot.title,
-        pace=section.slot.pace,
-        placement=section.slot.placement,
+        pace=run.pace,
+        placement=run.placement,
         trust=section.trust,
         verdict=fitted.verdict,
         reason=fitted.reason or (section.origin if is_built_in(fitted) else ""),
@@ -202,5 +210,5 @@ def tell_section(fitted: Fitted, span: Span | None, *, cached: bool) -> Row:
         source=section.origin,
         sha256=section.sha256 or sha256(section.text.encode()).hexdigest(),
         span=(span.start, span.end) if span else None,
-        cached=cached,
+        cached=span is not None and span.end <= cached,
     )

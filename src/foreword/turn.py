@@ -55,7 +55,7 @@ class Tool:
 class Toolset:
     """Tools in a stable order, by name; equal if they hold the very same tools in the same order."""
 
-    __slots__ = ("_allowed", "_hash", "names", "tools")
+    __slots__ = ("_allowed", "_hash", "_schemas", "names", "tools")
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._hold(tuple(sorted(tools, key=lambda tool: tool.name)))
@@ -71,6 +71,7 @@ class Toolset:
         self.tools = ordered
         self.names = frozenset(tool.name for tool in ordered)
         self._allowed: dict[Trust, Toolset] = {}
+        self._schemas: tuple[str, ...] | None = None
         self._hash = hash(ordered)
         if len(self.names) != len(ordered):
             twice = sorted({tool.name for tool in ordered if [t.name for t in ordered].count(tool.name) > 1})
@@ -81,6 +82,13 @@ class Toolset:
         if clearance not in self._allowed:
             self._allowed[clearance] = Toolset.in_order(tool for tool in self.tools if tool.trust <= clearance)
         return self._allowed[clearance]
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """The schema of each tool, written once: a toolset outlives many turns."""
+        if self._schemas is None:
+            self._schemas = tuple(tool.schema for tool in self.tools)
+        return self._schemas
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Toolset) and self.tools == other.tools)

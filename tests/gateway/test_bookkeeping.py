@@ -295,3 +295,46 @@ def test_a_turn_that_goes_on_says_nothing_new(tmp_path, stand_in, run):
     assert not any("40. Say more" in request.raw.decode() for request in before)
     assert "40. Say more" in json.dumps(newest.body["messages"][-1])
     assert all(extends(one, other) for one, other in pairwise(before) if not one.refused)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_provider_is_asked_too(tmp_path, stand_in, run, asked):
+    """Where the owner wants it, a provider says why its cache missed, and that stands beside what the ledger says."""
+    config = RULED + ("providers: {anthropic: {diagnostics: true}}\n" if asked else "")
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        await say(gateway, "Two")
+        edit(gateway, tmp_path, situations__dm="Never name a price.")
+        await say(gateway, "Three")
+
+    run(talk, {**GOVERNED, "foreword.yaml": config})
+    sent = [request.body.get("diagnostics") for request in stand_in.requests]
+    assert sent == ([{"previous_message_id": each} for each in (None, "msg_1", "msg_2")] if asked else [None] * 3)
+    blames = [facts["blame"] for facts in list_facts(tmp_path, "api_call", "cache")]
+    assert blames[:2] == [None, None]
+    assert (blames[2]["cause"], blames[2]["where"]) == ("section", "overlay")
+    assert blames[2]["confirmed"] is (True if asked else None)
+
+
+def test_a_forgotten_memory_leaves_the_prompt_at_once(tmp_path, stand_in, run):
+    """What is forgotten in a turn is in no ledger after it, and the next prompt has not a word of it."""
+
+    async def talk(gateway):
+        saved = {"text": "The gate code is 4711, and the dog is called Bello.", "store": "private"}
+        stand_in.follow(Says(calls=(Called(name="save_memory", arguments=saved),)), Says(text="Yes."))
+        await say(gateway, "Remember it.")
+        await say(gateway, "And?")
+        (path,) = [str(file.relative_to(tmp_path / "memory")) for file in (tmp_path / "memory").rglob("*.md")]
+        assert path in json.dumps(strip(stand_in.body))
+        stand_in.follow(Says(calls=(Called(name="forget_memory", arguments={"path": path}),)), Says(text="Yes."))
+        await say(gateway, "Forget it.", asks=False)
+        await say(gateway, "And?")
+        return path
+
+    path = run(talk)
+    assert path not in read_system(stand_in.requests[-1])
+    assert path not in json.dumps(stand_in.requests[-1].body["messages"][-1])
+    with open_rows(tmp_path) as state:
+        kept = [state.execute(f"SELECT * FROM {table}").fetchall() for table in ("ledgers", "bases")]
+    assert path not in str(kept)

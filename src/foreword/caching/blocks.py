@@ -23,21 +23,34 @@ class Block:
     """What a person calls it: the tool, the part of the system prompt, or the message."""
 
 
+Part = tuple[str, Any, str]
+"""A part of a request: where it stands, what it is, and what a person calls it."""
+ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
 def write(value: Any) -> str:
     """Write a value as JSON, always the same for the same value."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return ENCODER.encode(value)
 
 
 def make_block(place: str, value: Any, name: str = "") -> Block:
     """Make a block of a part of a request; its mark is no part of what is cached."""
     if isinstance(value, Mapping):
-        mark = next((value[field] for field in MARKS if value.get(field)), None)
         bare = {field: item for field, item in value.items() if field not in MARKS}
-        text = str(bare["text"]) if isinstance(bare.get("text"), str) else write(bare)
-        ttl = mark.get("ttl", "") or ("5m" if "cache_control" in value else "30m") if mark else ""
-        return Block(key=f"{place} {write(bare)}", text=text, ttl=ttl, name=name or place)
-    text = value if isinstance(value, str) else write(value)
-    return Block(key=f"{place} {write(value)}", text=text, name=name or place)
+        written = write(bare)
+        text = bare["text"] if isinstance(bare.get("text"), str) else written
+        return Block(key=f"{place} {written}", text=text, ttl=find_ttl(value), name=name or place)
+    written = write(value)
+    text = value if isinstance(value, str) else written
+    return Block(key=f"{place} {written}", text=text, name=name or place)
+
+
+def find_ttl(value: Any) -> str:
+    """Find how long the mark of a part holds; nothing where it has none."""
+    if not isinstance(value, Mapping):
+        return ""
+    mark = next((value[field] for field in MARKS if value.get(field)), None)
+    return mark.get("ttl", "") or ("5m" if "cache_control" in value else "30m") if mark else ""
 
 
 def name_tool(tool: Body) -> str:
@@ -51,39 +64,45 @@ def list_parts(content: Any, kind: str = "text") -> list[Any]:
     return [{"type": kind, "text": content}] if isinstance(content, str) else list(content or ())
 
 
-def list_anthropic(body: Body) -> Iterator[Block]:
+def list_anthropic(body: Body) -> Iterator[Part]:
     """List tools, system and messages, as POST /v1/messages caches them."""
-    yield from (make_block("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
-    yield from (make_block("system", part) for part in list_parts(body.get("system")))
+    yield from (("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
+    yield from (("system", part, "") for part in list_parts(body.get("system")))
     for at, message in enumerate(body["messages"]):
-        yield from (make_block(f"{at} {message['role']}", part) for part in list_parts(message["content"]))
+        yield from ((f"{at} {message['role']}", part, "") for part in list_parts(message["content"]))
 
 
-def list_chat(body: Body) -> Iterator[Block]:
+def list_chat(body: Body) -> Iterator[Part]:
     """List tools and messages, as POST /v1/chat/completions caches them."""
-    yield from (make_block("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
+    yield from (("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
     for at, message in enumerate(body["messages"]):
-        yield from (make_block(f"{at} {message['role']}", part) for part in list_parts(message.get("content")))
+        yield from ((f"{at} {message['role']}", part, "") for part in list_parts(message.get("content")))
         if rest := {name: value for name, value in message.items() if name not in ("role", "content")}:
-            yield make_block(f"{at} {message['role']}", rest)
+            yield f"{at} {message['role']}", rest, ""
 
 
-def list_responses(body: Body) -> Iterator[Block]:
-    """List instructions, tools and input, as POST /v1/responses caches them."""
-    yield make_block("instructions", body.get("instructions", ""))
-    yield from (make_block("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
-    yield from (make_block(str(at), item) for at, item in enumerate(body["input"]))
+def list_responses(body: Body) -> Iterator[Part]:
+    """List tools, instructions and input, as POST /v1/responses caches them."""
+    yield from (("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
+    if body.get("instructions"):
+        yield "instructions", body["instructions"], ""
+    for at, item in enumerate(body["input"]):
+        if "role" in item:
+            parts = list_parts(item["content"], "input_text")
+            yield from ((f"{at} {item['role']}", part, "") for part in parts)
+        else:
+            yield f"{at} {item.get('type', '')}".rstrip(), item, ""
 
 
-def list_gemini(body: Body) -> Iterator[Block]:
+def list_gemini(body: Body) -> Iterator[Part]:
     """List the system instruction, tools and contents, as generateContent caches them."""
-    yield make_block("system", body.get("systemInstruction", ""))
-    yield from (make_block("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
+    yield "system", body.get("systemInstruction", ""), ""
+    yield from (("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
     for at, content in enumerate(body["contents"]):
-        yield from (make_block(f"{at} {content['role']}", part) for part in content["parts"])
+        yield from ((f"{at} {content['role']}", part, "") for part in content["parts"])
 
 
-LISTS: Mapping[str, Callable[[Body], Iterator[Block]]] = {
+LISTS: Mapping[str, Callable[[Body], Iterator[Part]]] = {
     "anthropic": list_anthropic,
     "openai": list_chat,
     "responses": list_responses,
@@ -93,4 +112,9 @@ LISTS: Mapping[str, Callable[[Body], Iterator[Block]]] = {
 
 def list_blocks(shape: str, body: Body) -> tuple[Block, ...]:
     """List the blocks of a request in one of the shapes."""
-    return tuple(LISTS[shape](body))
+    return tuple(make_block(*part) for part in LISTS[shape](body))
+
+
+def list_ttls(shape: str, body: Body) -> tuple[str, ...]:
+    """List how long the mark on each block of a request holds, without writing them all."""
+    return tuple(find_ttl(value) for _, value, _ in LISTS[shape](body))

@@ -179,11 +179,13 @@ class ModelOverride:
 
 
 @frozen(eq=True)
-class ProviderAddress:
-    """Where a provider is reached, if not where it usually is."""
+class ProviderOptions:
+    """Where a provider is reached, if not where it usually is, and what it is asked."""
 
-    base_url: str
+    base_url: str = ""
     """Its address, with the version if it has one, such as https://proxy.example/v1; keys belong in .env."""
+    diagnostics: bool = False
+    """Whether it is asked why its cache missed, to set that beside what the ledger says. It keeps hashes for that."""
 
 
 @frozen(eq=True)
@@ -284,8 +286,8 @@ class Config:
     """The digest of memory that travels with messages."""
     models: Mapping[str, ModelOverride] = field(default_factory=dict)
     """Facts about models that win over the built-in table."""
-    providers: Mapping[str, ProviderAddress] = field(default_factory=dict)
-    """Addresses of providers; one that is not known by name is taken to speak as OpenAI does."""
+    providers: Mapping[str, ProviderOptions] = field(default_factory=dict)
+    """Providers, by name; one that is not known by its name needs an address, and is taken to speak as OpenAI does."""
     budgets: Budgets = field(default_factory=Budgets)
     """What may be spent on models."""
     schedule: tuple[Schedule, ...] = ()

@@ -2,12 +2,13 @@
 
 import atexit
 import json
+import os
 import sqlite3
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from foreword.assembly import Assembly
@@ -16,10 +17,11 @@ from foreword.events.event import Reader
 from foreword.events.moment import stamp
 from foreword.events.question import find_trace
 from foreword.events.row import INSERT, Report, clean
-from foreword.events.sent import Piece, Sent, describe, hash_text, identify, take_apart
+from foreword.events.sent import Piece, Sent, describe, identify, take_apart
 from foreword.events.visible import visible
 from foreword.frozen import frozen
-from foreword.store.open import is_passing, open_events
+from foreword.store.open import FILE, Opened, is_passing, open_events
+from foreword.store.open import identify as tell_file
 from foreword.words import Trust
 
 MOST = 1_000  # prompts that wait to be written
@@ -49,12 +51,16 @@ class Prompts:
     def __init__(self, folder: str, clock: Callable[[], datetime] = read_clock) -> None:
         self._folder = folder
         self._clock = clock
+        self._opened: Opened | None = None
         self.reset()
         _OPEN.add(self)
         fork.follow(self)
 
     def reset(self) -> None:
         """Begin without a thread and without anything that waits, as a forked process must."""
+        if self._opened is not None:
+            fork.leave(self._opened)
+        self._opened, self._file = None, (0, 0)
         self._queue: deque[Sending] = deque()
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -102,6 +108,7 @@ class Prompts:
                 self._change.wait_for(lambda: self._queue or self._closed)
                 if self._closed:
                     self.lost += len(self._queue)
+                    self._disconnect()
                     return
                 batch, self._busy = list(self._queue), True
                 self._queue.clear()
@@ -115,13 +122,14 @@ class Prompts:
                 self._change.notify_all()
 
     def _write(self, batch: list[Sending]) -> bool:
-        """Write prompts in one transaction; each try opens the file anew, so that a replaced one is found.
+        """Write prompts in one transaction; after a failure the file is opened anew.
 
         One that cannot be written is lost alone, and a row says so; where the file is at fault, all wait.
         """
         told, reasons = self._untold, []
         try:
-            with closing(open_events(self._folder).connection) as connection, writing(connection):
+            connection = self._connect()
+            with writing(connection):
                 for sending in batch:
                     try:
                         with saving(connection):
@@ -132,6 +140,7 @@ class Prompts:
                         reasons.append(f"{type(error).__name__}: {error}")
                 self._report(connection, told + len(reasons), reasons[-1] if reasons else self._reason)
         except Exception as error:  # noqa: BLE001 - whatever happens, the next prompts are written
+            self._disconnect()
             if is_passing(error):
                 return False
             with self._change:
@@ -142,6 +151,21 @@ class Prompts:
             self.lost += len(reasons)
             self._untold -= told
         return True
+
+    def _connect(self) -> sqlite3.Connection:
+        """Open the file, or open it again where another one has taken its place."""
+        path = os.path.join(self._folder, FILE)
+        if self._opened is None or self._file != tell_file(path):
+            self._disconnect()
+            self._opened = open_events(self._folder)
+            self._file = tell_file(path)
+        return self._opened.connection
+
+    def _disconnect(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            with suppress(sqlite3.Error):
+                opened.connection.close()
 
     def _report(self, connection: sqlite3.Connection, lost: int, reason: str) -> None:
         """Tell how many prompts were lost, at full trust, since they are everybody's."""
@@ -164,21 +188,25 @@ def write_prompt(connection: sqlite3.Connection, sending: Sending) -> None:
     row = connection.execute(
         "INSERT INTO prompts (hash, first_used, last_used, facts) VALUES (?, ?, ?, ?)", (sending.hash, now, now, facts)
     )
-    pieces = [
-        (row.lastrowid, position, piece.kind, piece.block, clean(piece.name), piece.tokens, text)
-        for position, piece in enumerate(take_apart(sending.assembly))
-        for text in (find_text(connection, piece.text),)
+    pieces = list(take_apart(sending.assembly))
+    texts = find_texts(connection, pieces)
+    rows = [
+        (row.lastrowid, position, piece.kind, piece.block, piece.name, piece.tokens, texts[piece.key])
+        for position, piece in enumerate(pieces)
     ]
-    connection.executemany("INSERT INTO prompt_pieces VALUES (?, ?, ?, ?, ?, ?, ?)", pieces)
+    connection.executemany("INSERT INTO prompt_pieces VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def find_text(connection: sqlite3.Connection, text: str) -> int:
-    """Find the row of a text, or make it."""
-    text = clean(text)
-    key = hash_text(text)
-    connection.execute("INSERT OR IGNORE INTO sections (hash, text) VALUES (?, ?)", (key, text))
-    (row,) = connection.execute("SELECT id FROM sections WHERE hash = ?", (key,)).fetchone()
-    return int(row)
+def find_texts(connection: sqlite3.Connection, pieces: Sequence[Piece]) -> dict[str, int]:
+    """Find the rows of the texts of all pieces, by their hashes; those that are new are made."""
+    texts = {piece.key: piece.text for piece in pieces}
+    asked = "SELECT hash, id FROM sections WHERE hash IN (SELECT value FROM json_each(?))"
+    found: dict[str, int] = dict(connection.execute(asked, (json.dumps(list(texts)),)).fetchall())
+    for key, text in texts.items():
+        if key not in found:
+            made = connection.execute("INSERT INTO sections (hash, text) VALUES (?, ?)", (key, text)).lastrowid
+            found[key] = made or 0
+    return found
 
 
 def find_prompts(connection: sqlite3.Connection, reader: Reader, turn: str) -> list[Sent]:

@@ -4,19 +4,20 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from itertools import groupby
 from typing import Any
 
-from foreword.assembly import SCHEMA, Assembly
+from foreword.assembly import SCHEMA, Assembly, tell_run
 from foreword.budget import FittedRun
+from foreword.events.row import clean
 from foreword.frozen import frozen
-from foreword.render import Block
+from foreword.render import Block, Span
 from foreword.report import Row, draw_table, show_row
 from foreword.sources import Missing
+from foreword.turn import Toolset
 from foreword.words import Pace, Placement, Trust, Verdict
 
 TEXT, TOOLS, REPORT = "text", "tools", "report"
-REMEMBERED = 64  # blocks and runs whose hash is remembered: those of a session are the same objects in every turn
+REMEMBERED = 256  # blocks and runs that are remembered: those of a session are the same objects in every turn
 
 
 @frozen(eq=True)
@@ -29,6 +30,8 @@ class Piece:
     name: str
     tokens: int
     text: str
+    key: str = ""
+    """The hash of its text, under which that is kept once."""
 
 
 @frozen(eq=True)
@@ -89,7 +92,7 @@ def identify(assembly: Assembly) -> str:
         assembly.plan.blueprint.name,
         *(str(part) for part in (clearance.level, clearance.user, clearance.ceiling, clearance.reason, turn.agent)),
         str(assembly.conversation),
-        *(tool.schema for tool in assembly.terms.tools.tools),
+        *assembly.terms.tools.schemas,
         *(str(ttl) for ttl in assembly.marks),
         *(digest_block(block) for block in assembly.prompt.blocks),
         *(digest_run(run, clearance.level) for run in assembly.fit.runs),
@@ -117,30 +120,55 @@ def hash_text(text: str) -> str:
 
 
 def take_apart(assembly: Assembly) -> Iterator[Piece]:
-    """Take an assembly apart into the texts it is made of."""
+    """Take an assembly apart into the texts it is made of; what earlier turns had as well is not cut again."""
     for number, block in enumerate(assembly.prompt.blocks):
-        at = 0
-        for span in block.spans:
-            if span.start > at:
-                yield Piece(kind=TEXT, block=number, name="", tokens=0, text=block.text[at : span.start])
-            text = block.text[span.start : span.end]
-            yield Piece(kind=TEXT, block=number, name=span.id, tokens=span.tokens, text=text)
-            at = span.end
-        if at < len(block.text):
-            yield Piece(kind=TEXT, block=number, name="", tokens=0, text=block.text[at:])
-    for tool in assembly.terms.tools.tools:
-        yield Piece(kind=TOOLS, block=0, name=tool.name, tokens=0, text=tool.schema)
-    runs = groupby(assembly.rows(Trust.FULL), key=lambda row: (row.pace, row.placement))
-    for number, (_, rows) in enumerate(runs):
-        text = json.dumps([{**show_row(row), "cached": row.cached} for row in rows], ensure_ascii=False)
-        yield Piece(kind=REPORT, block=number, name="", tokens=0, text=text)
+        yield from cut_block(block, number)
+    yield from cut_tools(assembly.terms.tools)
+    spans = {span.id: span for span in assembly.prompt.spans}
+    cached = assembly.count_cached()
+    for number, run in enumerate(assembly.fit.runs):
+        names = (one.id if isinstance(one, Missing) else one.item.id for one in run.items)
+        yield from cut_report(run, number, tuple(spans[name] for name in names if name in spans), cached)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def cut_block(block: Block, number: int) -> tuple[Piece, ...]:
+    """Cut a block into its sections and what stands between them."""
+    pieces, at = [], 0
+    for span in block.spans:
+        if span.start > at:
+            pieces.append(make_piece(TEXT, number, block.text[at : span.start]))
+        pieces.append(make_piece(TEXT, number, block.text[span.start : span.end], span.id, span.tokens))
+        at = span.end
+    if at < len(block.text):
+        pieces.append(make_piece(TEXT, number, block.text[at:]))
+    return tuple(pieces)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def cut_tools(tools: Toolset) -> tuple[Piece, ...]:
+    """Cut a toolset into its schemas."""
+    return tuple(make_piece(TOOLS, 0, text, tool.name) for tool, text in zip(tools.tools, tools.schemas, strict=True))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def cut_report(run: FittedRun, number: int, spans: tuple[Span, ...], cached: int) -> tuple[Piece, ...]:
+    """Cut out of the table of a turn what it says of one run."""
+    told = tell_run(run, {span.id: span for span in spans}, cached, Trust.FULL)
+    rows = [{**show_row(row), "cached": row.cached} for row in told]
+    return (make_piece(REPORT, number, json.dumps(rows, ensure_ascii=False)),) if rows else ()
+
+
+def make_piece(kind: str, block: int, text: str, name: str = "", tokens: int = 0) -> Piece:
+    """Make a piece as it is kept: what cannot be written as UTF-8 is replaced."""
+    text = clean(text)
+    return Piece(kind=kind, block=block, name=clean(name), tokens=tokens, text=text, key=hash_text(text))
 
 
 def describe(assembly: Assembly) -> dict[str, Any]:
     """Describe what the pieces do not say."""
-    whole = assembly.to_dict()
-    kept = {name: value for name, value in whole.items() if name not in ("schema", "text", "sections")}
-    blocks = [{name: value for name, value in block.items() if name != "text"} for block in whole["blocks"]]
+    kept = {name: value for name, value in assembly.tell_facts().items() if name not in ("schema", "text")}
+    blocks = [{name: value for name, value in block.items() if name != "text"} for block in assembly.tell_blocks()]
     return {**kept, "blocks": blocks, "summary": assembly.summary}
 
 

@@ -16,7 +16,6 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import ToolDefinition
 
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
@@ -44,6 +43,9 @@ from foreword.wire import Envelope
 STOPPED = "stopped before the end"
 SPENT: ContextVar[list[tuple[Usage, float | None]]] = ContextVar("spent")
 """Where calls note what they used, for whoever adds up a turn with all that it led to, however it ends."""
+# The tools are ours and are put into the finished request, so the library is told of none: it would copy, rewrite and
+# check all their schemas in every call, for nothing.
+NO_TOOLS = ModelRequestParameters()
 SHORTEST = 64  # tokens of an answer that are asked for in any case: where they do not fit, the provider says so
 
 
@@ -73,17 +75,6 @@ class Caller:
         self._heard = False
         self._used: list[tuple[Usage, float | None]] = []
         self._native = line.assembly.terms.meter.facts.native_tools
-        tools = line.assembly.terms.tools.tools if self._native else ()
-        self._parameters = ModelRequestParameters(
-            function_tools=[
-                ToolDefinition(
-                    name=tool.name,
-                    description=tool.description,
-                    parameters_json_schema=dict(tool.parameters),
-                )
-                for tool in tools
-            ]
-        )
 
     async def call(self, turn: Step, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
         """Call the model with what was said before and in this turn, and again after each wait if that may help."""
@@ -183,14 +174,14 @@ class Caller:
         call.note(usage=usage, cost_usd=cost.usd, sections=shares)
         if cost.usd is None:
             call.note(unpriced=cost.reason)
-        self._settle(call, usage)
+        self._settle(call, usage, response.provider_response_id or "")
         self._note(usage, cost.usd)
         return cost.usd
 
-    def _settle(self, call: Step, usage: Usage) -> None:
+    def _settle(self, call: Step, usage: Usage, answer: str) -> None:
         """Bring the ledger forward, and tell what was read from the cache and why it was not more."""
         line = self._line
-        settled = line.accounting.settle(usage, line.config.models)
+        settled = line.accounting.settle(usage, line.config.models, answer)
         if settled:
             line.ears.advance(settled)
             call.note(cache=tell_account(settled.account))
@@ -222,12 +213,13 @@ class Caller:
             max_tokens=longest,
             cache_key=make_cache_key(line.assembly.turn) if line.opened.keyed else "",
             mark=lambda request: line.accounting.mark(request, call.trace.timepiece.now()),
+            hear=line.accounting.hear if line.accounting.diagnosed else None,
         )
         settings = ModelSettings(max_tokens=longest)
         # The model itself is asked: an agent of the library, or its `direct` functions, would rewrite messages before.
         async with asyncio.timeout(line.seconds):
             with sending(what):
-                async with line.opened.model.request_stream(list(messages), settings, self._parameters) as stream:
+                async with line.opened.model.request_stream(list(messages), settings, NO_TOOLS) as stream:
                     async for event in stream:
                         self._heard = True
                         await self._pass_on(read_piece(event), fences)

@@ -1,9 +1,9 @@
-"""The four ways to ask, each with its rules, its blocks and its answers."""
+"""The four ways to ask, each with its rules and its answers."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from foreword.caching.blocks import Block, Body, list_anthropic, list_chat, list_gemini, list_responses
+from foreword.caching.blocks import Body
 from foreword.frozen import frozen
 from foreword.standin import anthropic, chat, gemini, responses
 from foreword.standin.rules import judge_anthropic, judge_chat, judge_gemini, judge_responses
@@ -17,7 +17,6 @@ class Shape:
 
     name: str
     judge: Callable[[Body], Iterator[str]]
-    blocks: Callable[[Body], Iterator[Block]]
     answer: Callable[[Speech], dict[str, Any]]
     stream: Callable[[Speech], Iterator[str]]
 
@@ -25,19 +24,17 @@ class Shape:
 ANTHROPIC = Shape(
     name="anthropic",
     judge=judge_anthropic,
-    blocks=list_anthropic,
     answer=anthropic.answer,
     stream=anthropic.stream,
 )
-CHAT = Shape(name="openai", judge=judge_chat, blocks=list_chat, answer=chat.answer, stream=chat.stream)
+CHAT = Shape(name="openai", judge=judge_chat, answer=chat.answer, stream=chat.stream)
 RESPONSES = Shape(
     name="responses",
     judge=judge_responses,
-    blocks=list_responses,
     answer=responses.answer,
     stream=responses.stream,
 )
-GEMINI = Shape(name="gemini", judge=judge_gemini, blocks=list_gemini, answer=gemini.answer, stream=gemini.stream)
+GEMINI = Shape(name="gemini", judge=judge_gemini, answer=gemini.answer, stream=gemini.stream)
 SHAPES = {
     "/messages": ANTHROPIC,
     "/chat/completions": CHAT,

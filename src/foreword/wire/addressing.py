@@ -1,10 +1,11 @@
 """A finished request, marked for its provider's cache, and as the ledger keeps it."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from foreword.caching.blocks import list_blocks
+from foreword.caching.blocks import list_blocks, list_ttls
 from foreword.frozen import frozen
 from foreword.ledger.breakpoints import Breakpoint, choose
 from foreword.ledger.state import Frozen, Sent, capture
@@ -46,6 +47,7 @@ def address(shape: str, request: Mapping[str, Any], frozen: Frozen | None, to: A
     breakpoints = choose(frozen, sent, to.facts, system[: to.stable])
     marked = put_marks(shape, bare, breakpoints)
     # Some shapes have nowhere to put a mark, so what counts is what is in the request.
-    pieces = capture(list_blocks(shape, marked), to.facts, to.count)
-    done = tuple(one for one in breakpoints if pieces[one.at].ttl)
-    return Marked(request=marked, sent=Sent(model=to.model, pieces=pieces, at=to.at, turn=to.turn), breakpoints=done)
+    ttls = list_ttls(shape, marked)
+    done = tuple(one for one in breakpoints if ttls[one.at])
+    pieces = tuple(replace(piece, ttl=ttl) if ttl else piece for piece, ttl in zip(sent.pieces, ttls, strict=True))
+    return Marked(request=marked, sent=replace(sent, pieces=pieces), breakpoints=done)

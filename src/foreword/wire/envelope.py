@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from foreword.caching.blocks import LISTS, list_blocks
+from foreword.caching.blocks import LISTS, list_ttls
 from foreword.errors import UnknownName
 from foreword.frozen import frozen
 from foreword.ledger.breakpoints import Breakpoint
 from foreword.render import Block, Prompt
 from foreword.turn import Message, Tool, Toolset
-from foreword.wire.marks import write_mark
+from foreword.wire.marks import PART, write_mark
 from foreword.words import Placement
 
+REMEMBERED = 512  # tools whose parameters are in order already
 ANTHROPIC_ONLY = ("5m", "1h")  # lives that OpenAI does not know, should a prompt for one be shaped for the other
 
 
@@ -61,11 +63,9 @@ def shape(letter: Letter, name: str) -> Envelope:
     if name not in SHAPES:
         raise UnknownName("format", name, SHAPES)
     request = SHAPES[name](letter)
-    blocks = list_blocks(name, request) if any(letter.marks) and name in LISTS else ()
+    ttls = list_ttls(name, request) if any(letter.marks) and name in LISTS else ()
     breakpoints = tuple(
-        Breakpoint(at=at, ttl=block.ttl, why="the end of a stable block")
-        for at, block in enumerate(blocks)
-        if block.ttl
+        Breakpoint(at=at, ttl=ttl, why="the end of a stable block") for at, ttl in enumerate(ttls) if ttl
     )
     return Envelope(shape=name, model=letter.model, request=request, breakpoints=breakpoints)
 
@@ -75,7 +75,7 @@ def shape_anthropic(letter: Letter) -> dict[str, Any]:
     request: dict[str, Any] = {"model": letter.model}
     if letter.tools:
         request["tools"] = [
-            {"name": tool.name, "description": tool.description, "input_schema": sort_keys(tool.parameters)}
+            {"name": tool.name, "description": tool.description, "input_schema": sort_schema(tool)}
             for tool in letter.tools.tools
         ]
     if system := [
@@ -90,19 +90,13 @@ def shape_anthropic(letter: Letter) -> dict[str, Any]:
 
 def mark_text(block: Block, ttl: str | None, name: str = "anthropic") -> dict[str, Any]:
     """Make a system block, with its cache mark if it has one."""
-    content: dict[str, Any] = {"type": "text", "text": block.text}
+    content: dict[str, Any] = {"type": PART[name], "text": block.text}
     return {**content, **write_mark(name, ttl)} if ttl else content
 
 
 def shape_openai(letter: Letter) -> dict[str, Any]:
     """Shape the body of POST /v1/chat/completions; where marks are taken the system part has one part per block."""
-    blocks = [
-        (block, ttl)
-        for block, ttl in zip(letter.prompt.blocks, letter.marks, strict=True)
-        if block.placement is Placement.SYSTEM
-    ]
-    marked = any(ttl and ttl not in ANTHROPIC_ONLY for _, ttl in blocks)
-    content = [mark_text(block, ttl, "openai") for block, ttl in blocks] if marked else letter.system
+    content = mark_system(letter, "openai") or letter.system
     system = [{"role": "system", "content": content}] if letter.system else []
     request: dict[str, Any] = {
         "model": letter.model,
@@ -113,12 +107,25 @@ def shape_openai(letter: Letter) -> dict[str, Any]:
     return request
 
 
+def mark_system(letter: Letter, name: str) -> list[dict[str, Any]]:
+    """Write the system part for OpenAI, one part per block; nothing where no mark is taken."""
+    blocks = [
+        (block, ttl)
+        for block, ttl in zip(letter.prompt.blocks, letter.marks, strict=True)
+        if block.placement is Placement.SYSTEM
+    ]
+    marked = any(ttl and ttl not in ANTHROPIC_ONLY for _, ttl in blocks)
+    return [mark_text(block, ttl, name) for block, ttl in blocks] if marked else []
+
+
 def shape_responses(letter: Letter) -> dict[str, Any]:
-    """Shape the body of POST /v1/responses."""
+    """Shape the body of POST /v1/responses; instructions take no marks, so where there are some a message opens it."""
     request: dict[str, Any] = {"model": letter.model}
-    if letter.system:
+    marked = mark_system(letter, "responses")
+    if letter.system and not marked:
         request["instructions"] = letter.system
-    request["input"] = converse(letter, lambda text: {"type": "input_text", "text": text})
+    opening = [{"role": "system", "content": marked}] if marked else []
+    request["input"] = [*opening, *converse(letter, lambda text: {"type": "input_text", "text": text})]
     if letter.tools:
         request["tools"] = [{"type": "function", **describe_function(tool)} for tool in letter.tools.tools]
     return request
@@ -159,7 +166,13 @@ def converse(letter: Letter, part: Callable[[str], dict[str, str]]) -> list[dict
 
 def describe_function(tool: Tool, schema: str = "parameters") -> dict[str, Any]:
     """Describe a tool as OpenAI and Gemini take it."""
-    return {"name": tool.name, "description": tool.description, schema: sort_keys(tool.parameters)}
+    return {"name": tool.name, "description": tool.description, schema: sort_schema(tool)}
+
+
+@lru_cache(maxsize=REMEMBERED)
+def sort_schema(tool: Tool) -> Any:
+    """Write the parameters of a tool in one order; tools outlive many turns."""
+    return sort_keys(tool.parameters)
 
 
 def sort_keys(value: Any) -> Any:

@@ -12,7 +12,7 @@ from aiogram.exceptions import (
     TelegramNetworkError,
     TelegramServerError,
 )
-from aiogram.methods import TelegramMethod
+from aiogram.methods import GetMe, Response, SendChatAction, TelegramMethod
 from aiogram.types import LinkPreviewOptions
 from aiohttp import ClientConnectorError, ClientTimeout, ConnectionTimeoutError
 
@@ -63,6 +63,11 @@ class AskChat(TelegramMethod[dict[str, Any]]):
     __api_method__ = "getChat"
 
     chat_id: int
+
+
+ASKED: tuple[type[TelegramMethod[Any]], ...] = (GetRawUpdates, SendText, SendChatAction, GetMe, AskChat)
+# What aiogram reads an answer with is forgotten as soon as nobody holds it, and takes milliseconds to be made again.
+HELD = [Response[method.__returning__] for method in ASKED]  # type: ignore[name-defined]
 
 
 class Line:
