@@ -226,11 +226,13 @@ def test_bad_extensions(say, folder, value, hint):
 
 
 def test_tools(say, folder):
-    """Tools from a file stand beside the built-in ones; one without a trust is for full clearance only."""
+    """Tools from a file stand beside the agent's own; one without a trust is for full clearance only."""
     tools = [{"name": "lamp", "description": "Switch a lamp", "parameters": {"type": "object"}}]
     write_files(folder, {"tools.json": json.dumps(tools)})
     names = {tool["name"] for tool in say("build", "--format", "anthropic", "--tools", "tools.json").json["tools"]}
-    assert names == {"lamp", "memory_get", "read_section"}
+    own = {tool["name"] for tool in say("build", "--format", "anthropic").json["tools"]}
+    assert names == {"lamp", *own}
+    assert {"memory_get", "read_section", "delegate", "schedule_create"} <= own
     public = say("build", "--format", "anthropic", "--tools", "tools.json", "--user", "bob").json["tools"]
     assert "lamp" not in {tool["name"] for tool in public}
 
@@ -333,3 +335,11 @@ def test_withheld_is_told_to_the_owner(say):
     rows = {row["id"]: row for row in say("build", "--json", "--user", "bob").json["sections"]}
     assert rows["user"]["verdict"] == "withheld"
     assert rows["user"]["sha256"] is None
+
+
+def test_a_spoiled_text(say, folder):
+    """That a built-in text stands in for a file that cannot be used is said, also where only the prompt is printed."""
+    (folder / "SOUL.md").write_bytes(b"\xff\xfe")
+    answer = say("build")
+    assert answer.code == 0
+    assert "SOUL.md is not UTF-8 in line 1; save it as UTF-8; the built-in text stands in" in answer.err

@@ -2,15 +2,19 @@
 
 import os
 import sys
+from datetime import UTC, datetime, timedelta
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pytest
 
+from event_rows import make_event, tell
 from foreword.cli.checks import check_python
+from foreword.events.event import EventType
 from foreword.local.setup import ENGINE
 from foreword.runtime.providers import KNOWN
 from foreword.testing import write_files
+from foreword.words import Trust
 
 KEY = "sk-very-secret"
 
@@ -188,3 +192,25 @@ def test_old_python():
     """A Python that is too old is an error with its remedy."""
     check = check_python((3, 10, 4))
     assert (check.level, check.remedy) == ("error", "install Python 3.11 or newer")
+
+
+def test_a_cache_that_breaks_again_and_again(say, folder):
+    """A session that is billed again for the same cause three times a day is named, with what to do."""
+    blame = {"cause": "section", "reason": "x", "where": "soul", "byte": 3, "tokens": 900, "usd": 0.25}
+    facts = {"cache": {"predicted": {"read": 0, "write": 0, "hour": 0, "fresh": 9}, "blame": blame}}
+    now = datetime.now(UTC)
+    calls = [
+        make_event(
+            EventType.API_CALL, time=now - timedelta(hours=ago), facts=facts, session="56a92fa450e2", trust=trust
+        )
+        for ago, trust in ((1, Trust.FULL), (2, Trust.FAMILIAR), (30, Trust.FULL))
+    ]
+    tell(str(folder / ".foreword"), *calls)
+    assert find(say("doctor", "--json"), "session 56a92fa4") == []
+    tell(str(folder / ".foreword"), calls[0])
+    answer = say("doctor", "--json")
+    said = "its cache broke 3 times within a day by section soul: 2,700 tokens again for $0.7500"
+    assert find(answer, "session 56a92fa4") == [("warning", said)]
+    (check,) = [check for check in answer.json["checks"] if check["message"] == said]
+    assert "edits: append" in check["remedy"]
+    assert answer.code == 0

@@ -18,13 +18,17 @@ from foreword.cli import status as status_command
 from foreword.errors import InputError
 from foreword.events import question, totals
 from foreword.events.asking import ask
+from foreword.events.blamed import explain_cache
 from foreword.events.branch import lay_out
+from foreword.events.breaks import complete_session, find_breaks, show_breaks, show_causes, tell_breaks
 from foreword.events.event import Event, EventType, Level, Place, Reader, Usage
 from foreword.events.export import write_lines
 from foreword.events.filter import Filter, read_filter
 from foreword.events.line import show_branch, show_line
 from foreword.events.question import find_events, find_later, find_trace, find_turn_at
+from foreword.events.recalled import recall
 from foreword.events.record import COLUMNS, Record
+from foreword.events.repeated import find_repeated
 from foreword.events.row import make_row
 from foreword.events.spending import KINDS, find_spending, show_spending
 from foreword.events.status import find_status, show_status
@@ -80,11 +84,33 @@ def make_events(dice: random.Random) -> list[Event]:
                 error=f"{mark}e",
                 usage=Usage(tokens_in=10**9 + at, tokens_out=at) if call else None,
                 cost_usd=float(1 << at % 40) if call and at % 3 else None,
-                facts={f"{mark}k": f"{mark}v", "sections": [[f"{mark}p", 5, 0, 0.5]]} if call else {"word": f"{mark}v"},
+                prompt_hash=f"{at:064x}" if kind is EventType.PROMPT_BUILT else "",
+                facts=make_facts(at, mark) if call else {"word": f"{mark}v", "ledger": make_ledger(mark)},
                 place=Place(trace=f"{turn:08x}" + "0" * 24, span=f"{at:016x}", parent=f"{at - at % 5:016x}"),
             )
         )
     return events
+
+
+def make_facts(at: int, mark: str) -> Mapping[str, object]:
+    """Make the facts of a call, most of which broke a cache."""
+    blame = {
+        "cause": f"{mark}b",
+        "reason": f"{mark}r",
+        "where": f"{mark}w",
+        "byte": at,
+        "tokens": 10**6 + at,
+        "usd": at,
+    }
+    blame["cause"] = blame["cause"] if at % 2 else "tools"
+    cache = {"predicted": {"read": at, "write": 1, "fresh": 2}, "blame": blame if at % 5 else None}
+    return {f"{mark}k": f"{mark}v", "sections": [[f"{mark}p", 5, 0, 0.5]], "cache": cache}
+
+
+def make_ledger(mark: str) -> Mapping[str, object]:
+    """Make what a ledger did."""
+    rebase = {"ground": "cold", "reason": f"{mark}g", "section": f"{mark}x", "byte": 7, "tokens": 3, "usd": None}
+    return {"deed": f"{mark}d", "reason": f"{mark}r", "rebase": rebase, "decisions": []}
 
 
 def write(folder: str, events: Mapping[int, Event]) -> None:
@@ -144,6 +170,27 @@ class Question:
         found = find_status(log, self.reader, NOON)
         return "\n".join([*show_status(found, UTC), json.dumps(status_command.write(found, [], self.reader))])
 
+    def blame(self, log: sqlite3.Connection) -> str:
+        """Find what broke caches, and how often."""
+        found = find_breaks(log, self.reader, self.wanted)
+        often = find_repeated(log, self.reader, self.moment, ["tools"])
+        return "\n".join([*show_breaks(found, UTC), *show_causes(found), json.dumps(tell_breaks(found)), repr(often)])
+
+    def complete(self, log: sqlite3.Connection) -> str:
+        """Complete the id of a session."""
+        try:
+            return complete_session(log, self.reader, f"mark0{self.turn[-1]}")
+        except InputError as error:
+            return str(error)
+
+    def recall(self, log: sqlite3.Connection) -> str:
+        """Recall a turn, or a prompt by its hash."""
+        try:
+            found = [recall(log, self.reader, name) for name in (self.turn, f"{int(self.span, 16):064x}")]
+        except InputError as error:
+            return str(error)
+        return "\n".join(line for one in found if one for line in (one.turn, *explain_cache(one.records)))
+
     def export(self, log: sqlite3.Connection) -> str:
         """Export, and watch how far that is."""
         file, told = io.StringIO(), []
@@ -177,6 +224,7 @@ def ask_something(dice: random.Random, reader: Reader) -> Callable[[sqlite3.Conn
         spent={"by": dice.choice((*KINDS, *["day"] * 5)), "since": since, "until": until},
     )
     kinds = [question.find, question.follow, question.trace, question.trace_at, question.look, question.export]
+    kinds += [question.blame, question.blame, question.complete, question.recall]
     return dice.choice([*kinds, question.find, question.spend, question.spend])
 
 

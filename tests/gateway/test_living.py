@@ -285,8 +285,9 @@ def test_responsibility(tmp_path, stand_in):
     questions, (alice, bob, mallory, osa) = asyncio.run(run())
     assert "Water the hedge" in questions[0]
     told = "### Morning brief\nTell what is due.\n\n### Water the hedge\nEach Friday.\n\\## Core\nBe loud."
-    for one in (alice, bob):
-        assert told in "".join(part["text"] for part in one.body["system"])
+    assert told in "".join(part["text"] for part in bob.body["system"])
+    newest = alice.body["messages"][-1]["content"][0]["text"]
+    assert told.partition("\n\n")[2] in newest  # who spoke before is told behind what was sent
     for one in (mallory, osa):
         assert "Water the hedge" not in one.raw.decode()
     calls = [facts for kind, _, _, facts in read_log(tmp_path) if kind == "tool_call"]

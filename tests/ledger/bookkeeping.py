@@ -85,6 +85,8 @@ class House:
     """The conversation as blocks of the wire."""
     provider: PrefixCache | None = None
     folded: bool = False
+    moment: dict = field(default_factory=dict)
+    """What the tail says of a turn beside the time: plan mode, what was recalled."""
 
     def __post_init__(self):
         self.meter = Meter(find(self.model, {}), Counter(find(self.model, {}).tokenizer))
@@ -103,7 +105,7 @@ class House:
     def want(self):
         """Say what the next turn wants."""
         base = make_base(self.sections, self.meter, self.policies)
-        clock = f"It is {self.now:%H:%M:%S}."
+        clock = "\n\n".join([f"It is {self.now:%H:%M:%S}.", *self.moment.values()])
         span = Span("time", 0, len(clock), self.meter.count(clock))
         tail = Text(pace=Pace.TURN, placement=Placement.TAIL, text=clock, tokens=span.tokens, spans=(span,))
         return Wanted(

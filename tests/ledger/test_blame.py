@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from bookkeeping import GPT, LOCAL, MARKED_GPT, SONNET, House
+from bookkeeping import GEMINI, GPT, LOCAL, MARKED_GPT, OPUS, SONNET, House
 
 from foreword.caching.cache import Counted
 from foreword.ledger.blame import Answered, Cause, account, confirm
@@ -221,6 +221,45 @@ def test_other_providers(model, section):
     rebase(house, section)
     blame = provoke(house)
     assert (blame.cause, blame.where, blame.byte) == (Cause.SECTION, section, find_byte(house, before))
+
+
+OTHERS = [OPUS, GPT, MARKED_GPT, GEMINI, LOCAL]
+
+
+@pytest.mark.parametrize("model", OTHERS)
+def test_tools_at_other_providers(model):
+    """A tool that changed is found by every kind of cache, where it begins or closer."""
+    house = settle(House(model=model))
+    before = sum(len(text.encode()) for name, text in house.tools.items() if name < "tool_3")
+    house.tools["tool_3"] = house.tools["tool_3"].replace("line 15", "line fifteen")
+    blame = provoke(house)
+    assert (blame.cause, blame.where) == (Cause.TOOLS, "tool_3")
+    assert before <= blame.byte <= before + house.tools["tool_3"].index("fifteen")
+
+
+@pytest.mark.parametrize("model", OTHERS)
+def test_history_at_other_providers(model):
+    """A message that was rewritten is found by every kind of cache."""
+    house = settle(House(model=model))
+    house.talk(30)
+    house.begin()
+    before = sum(len(block.text.encode()) for block in house.said[:4])
+    house.said[4] = make(house.said[4].name, "Something else was said.")
+    house.send()
+    blame = house.account.blame
+    assert (blame.cause, blame.where, blame.byte) == (Cause.HISTORY, house.said[4].name, before)
+
+
+@pytest.mark.parametrize("model", OTHERS)
+@pytest.mark.parametrize("cause", [Cause.EXPIRED, Cause.MODEL])
+def test_nothing_left_at_other_providers(model, cause):
+    """A pause that was too long, and another model, are found at every provider."""
+    house = settle(House(model=model))
+    if cause is Cause.MODEL:
+        house.become(SONNET)
+    else:
+        house.wait(90_000)
+    assert provoke(house).cause is cause
 
 
 def test_only_the_first_cause(house):

@@ -2,27 +2,35 @@
 
 from dataclasses import replace
 
-from bookkeeping import GOVERNING, MODELS, SECTIONS, SONNET, House, lines
+from bookkeeping import GOVERNING, MODELS, OPUS, SECTIONS, SONNET, House, lines
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foreword.caching import PrefixCache
 from foreword.ledger import Deed, Ground, replay
 from foreword.ledger.line import Channel
 from foreword.ledger.writing import read, read_base, write, write_base
 from foreword.words import Pace, Policy
 
 FREE = [Ground.COLD, Ground.MODEL]
-NAMES = [*SECTIONS, "note", "rules:a.md"]
-EXTRA = {"note": Pace.SESSION, "rules:a.md": Pace.STATIC}
+NAMES = [*SECTIONS, "channel", "note", "rules:a.md"]
+EXTRA = {"channel": Pace.SESSION, "note": Pace.SESSION, "rules:a.md": Pace.STATIC}
 
 edits = st.tuples(st.just("edit"), st.sampled_from(NAMES), st.integers(0, 3), st.sampled_from([None, *Policy]))
 gone = st.tuples(st.just("remove"), st.sampled_from(NAMES), st.sampled_from([None, *Policy]))
 hidden = st.tuples(st.just("withhold"), st.sampled_from(["user", "menu", "note"]))
 gaps = st.tuples(st.just("wait"), st.sampled_from([1, 20, 90, 299, 301, 900, 1_801, 3_700, 90_000]))
 loops = st.tuples(st.just("loop"), st.lists(st.sampled_from([1, 1, 2, 9, 10, 30]), max_size=3))
-others = st.sampled_from([("fold",), ("tool",), ("model",), ("plan",), ("lost",)])
-turns = st.lists(st.one_of(edits, edits, gone, hidden, gaps, gaps, loops, loops, others), max_size=3)
+memories = st.tuples(st.just("remember"), st.integers(1, 3))
+channels = st.tuples(st.just("channel"), st.sampled_from(["", "telegram", "web"]))
+moments = st.sampled_from([("plan",), ("plan",), ("recall",)])
+others = st.sampled_from([("fold",), ("tool",), ("model",), ("lost",)])
+turns = st.lists(
+    st.one_of(edits, edits, gone, hidden, memories, channels, moments, gaps, gaps, loops, loops, others), max_size=3
+)
 sessions = st.tuples(st.sampled_from(MODELS), st.lists(turns, min_size=2, max_size=9))
+calm = st.lists(st.lists(st.one_of(moments, gaps, loops), max_size=3), min_size=2, max_size=9)
+company = st.lists(st.tuples(st.integers(0, 3), turns), min_size=4, max_size=12)
 
 
 class Watched(House):
@@ -30,10 +38,14 @@ class Watched(House):
 
     loops: list | None = None
     moved = False
+    alone = True
+    """Whether nobody else asks this provider, so that nothing is there but what this session left."""
 
     def do(self, what, *args):
         """Let something happen before a turn."""
-        if what == "edit":
+        if what in ("remember", "channel", "plan", "recall"):
+            getattr(self, what)(*args)
+        elif what == "edit":
             name, kind, policy = args
             pace, text = self.sections.get(name, (EXTRA.get(name), "")) if name in self.sections else find_new(name)
             self.sections[name] = (pace, change(text, kind, self.turn))
@@ -56,6 +68,29 @@ class Watched(House):
         elif what == "model":
             self.become(SONNET if self.model != SONNET else "anthropic:claude-opus-5")
 
+    def remember(self, count):
+        """Write to the memory, which shows on its menu."""
+        pace, text = self.sections.get("menu", (Pace.SESSION, "Nothing is remembered."))
+        more = lines(f"what the menu says of {self.turn}", count)
+        self.sections["menu"] = (pace, f"{text}\n{more}")
+        self.order()
+
+    def channel(self, name):
+        """Speak over another channel, whose note comes, changes or goes."""
+        self.sections.pop("channel", None)
+        if name:
+            self.sections["channel"] = (Pace.SESSION, lines(f"writing for {name}", 6))
+        self.order()
+
+    def plan(self):
+        """Go into plan mode, or out of it."""
+        if not self.moment.pop("plan", ""):
+            self.moment["plan"] = "Plan mode is on: change nothing, and end with a plan."
+
+    def recall(self):
+        """Recall something for one turn only."""
+        self.moment["recall"] = lines(f"recalled {self.turn}", 4)
+
     def order(self):
         """Keep the order that a blueprint would have."""
         self.sections = {name: self.sections[name] for name in sorted(self.sections, key=NAMES.index)}
@@ -74,6 +109,7 @@ class Watched(House):
             self.do(*thing)
         before, said = self.frozen, list(self.said)
         standing = self.begin()
+        self.moment.pop("recall", None)
         self.hold_the_truth(standing)
         self.hold_the_history(said, standing)
         if ("lost",) in things:
@@ -89,7 +125,7 @@ class Watched(House):
             # A provider may still have what an earlier base or another model left there; nothing else is a surprise.
             assert self.predicted.total == counted.total
             assert self.predicted.read <= counted.read
-            assert self.predicted == counted or standing.rebase or old is None or self.moved
+            assert self.predicted == counted or standing.rebase or old is None or self.moved or not self.alone
             self.moved = self.moved or bool(standing.rebase)
             if calls is not None:
                 self.answer(calls)
@@ -111,6 +147,8 @@ class Watched(House):
                 assert known.get(name) == (told[name].text if name in told else None)
         for name in held:
             assert self.edits.get(name) in (Policy.COLD, Policy.NEXT_SESSION)
+        for update in standing.updates:
+            assert any(update.said in block.text for block in self.said), "what counts is in the conversation"
         for update in standing.new:
             assert update.channel is Channel.SYSTEM or update.id not in GOVERNING
         for name in self.withheld:
@@ -142,7 +180,7 @@ class Watched(House):
     def hold_the_marks(self):
         """Four at most, long before short, none below the minimum."""
         lives = [self.marks[at] for at in sorted(self.marks)]
-        assert len(lives) <= self.facts.marks
+        assert len(lives) + self.facts.newest <= 4
         assert lives == sorted(lives, key=["1h", "30m", "5m"].index)
         ends = self.frozen.last.ends
         assert all(ends[at] >= self.facts.minimum for at in self.marks)
@@ -182,21 +220,37 @@ def test_the_ledger_keeps_its_laws(session):
         house.live(things)
 
 
-@given(st.lists(st.tuples(st.sampled_from(list(SECTIONS)), st.integers(0, 3)), min_size=1, max_size=6))
-def test_several_agents_do_not_meet(edited):
-    """Two sessions at one provider, turn by turn, are each as they would be alone."""
-    alone, one, other = House(), House(), House(sections={"core": SECTIONS["core"], "soul": SECTIONS["agents"]})
-    other.provider = one.provider
-    for number, (name, kind) in enumerate(edited):
-        for house in (alone, one):
-            pace, text = house.sections[name]
-            house.sections[name] = (pace, change(text, kind, number))
-        other.talk(1)
-        for house in (alone, one):
-            house.talk(2)
-        assert alone.frozen == one.frozen
-        for house in (alone, one, other):
-            house.wait(40)
+@given(st.sampled_from(MODELS), calm)
+def test_the_clock_moves_nothing(model, turns):
+    """Time, plan mode, what is recalled, tools that are called and pauses: whatever comes, the prefix stays."""
+    house = Watched(model=model)
+    for things in turns:
+        house.live(things)
+        assert (house.standing.deed, house.standing.rebase) == (Deed.REUSE, None)
+        assert house.standing.base.text == "".join(line.text for line in house.want().base.lines)
+
+
+def gather():
+    """Four sessions at one provider: two of one agent, one of another agent, and one of an agent with another model."""
+    other = {"core": SECTIONS["core"], "soul": SECTIONS["agents"], "menu": SECTIONS["menu"]}
+    return [Watched(), Watched(), Watched(sections=other), Watched(model=OPUS)]
+
+
+@given(company)
+def test_several_agents_at_one_provider(turns):
+    """Sessions that take turns at one provider keep every law, and each is told what it would be told alone."""
+    houses, twins = gather(), gather()
+    provider = PrefixCache(lambda: max(house.now for house in houses), houses[0].meter.count)
+    for house in houses:
+        house.provider, house.alone = provider, False
+    for number, things in turns:
+        house, twin = houses[number], twins[number]
+        house.now = twin.now = max(one.now for one in houses)
+        house.live(things)
+        twin.live(things)
+        assert house.standing.prompt.text == twin.standing.prompt.text
+        assert house.frozen == twin.frozen
+        house.wait(40)
 
 
 @given(sessions)

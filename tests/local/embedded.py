@@ -7,7 +7,7 @@ from foreword import Turn
 from foreword.events.event import EventType
 from foreword.events.reader import find_context
 from foreword.events.trace import Trace
-from foreword.runtime.ears import Ears, Words
+from foreword.runtime.ears import DEAF, Ears, Words
 from foreword.runtime.history import recount
 from foreword.runtime.loop import Bounds, Loop, Work
 from foreword.runtime.models import open_models
@@ -62,12 +62,16 @@ class Embedded:
 
         history = self.histories.get(session, ())
         turn = Turn(user="alice", situation="dm", session=session, message=message, history=recount(history))
-        self.assembly = self.workspace.assemble(turn)
-        trace = Trace(self.heard, find_context(self.assembly))
-        with trace.step(EventType.MESSAGE_RECEIVED, length=len(message)) as received:
-            outcome = await self.loop.run(Work(assembly=self.assembly, history=history), received, Ears(delta=hear))
+        outcome = await self.run(turn, history, Ears(delta=hear))
         self.histories[session] = (*history, *outcome.messages)
         return outcome
+
+    async def run(self, turn, history=(), ears=DEAF, **more):
+        """Run any turn."""
+        self.assembly = self.workspace.assemble(turn)
+        trace = Trace(self.heard, find_context(self.assembly))
+        with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
+            return await self.loop.run(Work(assembly=self.assembly, history=history, **more), received, ears)
 
 
 def ask(running, path, body=None):

@@ -46,7 +46,7 @@ COMMAND = Command(
     name="build",
     summary="print the prompt of a turn",
     description="Print the prompt of a turn. Without options the owner is speaking, in a private chat, and the agent "
-    "has the built-in tools. What was sent, with the tools that chat and serve add, has: foreword trace TURN --prompt",
+    "has the tools that it would have in a turn. What was sent has: foreword trace TURN --prompt",
     examples=(
         "foreword build",
         "foreword build --user bob --room family --channel telegram",

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from foreword.cli.caches import check_caches
 from foreword.cli.checks import Check, accept, doubt, refuse
 from foreword.cli.equipment import check_directories, check_provider, check_servers, check_telegram
 from foreword.cli.output import count
@@ -39,6 +40,7 @@ def examine(folder: str | None) -> Iterator[Check]:
     yield from check_agents(workspace)
     yield from check_zones(workspace)
     yield from check_files(workspace)
+    yield from check_caches(workspace)
 
 
 def check_state(folder: str) -> Check:

@@ -87,8 +87,8 @@ COMMAND = Command(
     name="explain",
     summary="show what became of every slot of a turn, why, and what it costs",
     description="Explain a turn: each slot with its pace, the clearance it needs, its tokens, its verdict and the "
-    "reason. Takes the options of build, and the agent has the built-in tools as there; what was sent in a turn is "
-    "explained by: foreword trace TURN --explain.",
+    "reason. Takes the options of build; what was sent in a turn is explained by: "
+    "foreword trace TURN --explain.",
     examples=(
         "foreword explain",
         "foreword explain --user bob --situation group --channel telegram",

@@ -1,11 +1,14 @@
-"""A recorded assembly: what `foreword build --json` wrote, read back and checked."""
+"""A recorded assembly: what `foreword build --json` wrote, or what a turn has sent, read back and checked."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foreword.assembly import SCHEMA
 from foreword.errors import InputError
 from foreword.frozen import frozen
+
+if TYPE_CHECKING:
+    from foreword.events.sent import Sent
 
 T = TypeVar("T")
 
@@ -87,6 +90,30 @@ def convert(file: str, value: Mapping[str, Any]) -> Recorded:
         tool_tokens=take(take(value, "budget", dict), "used", int) - tokens,
         parts=tuple(convert_section(section, text) for section in take(value, "sections", list)),
         pieces=pieces,
+    )
+
+
+def convert_sent(name: str, sent: "Sent") -> Recorded:
+    """Convert what a turn has sent; its sections have the texts that were sent, whatever they were wanted to be."""
+    from foreword.events.sent import TEXT
+
+    parts, start = [], 0
+    for piece in sent.pieces:
+        if piece.kind == TEXT:
+            if piece.name:
+                parts.append(Part(id=piece.name, verdict="kept", tokens=piece.tokens, start=start, text=piece.text))
+            start += len(piece.text)
+    known = {part.id for part in parts}
+    absent = (row for row in sent.rows if row.id not in known)
+    facts = sent.facts
+    return Recorded(
+        file=name,
+        model=take(facts, "model", str),
+        tokens=take(facts, "tokens", int),
+        tools=take(facts, "tools", str),
+        tool_tokens=take(take(facts, "budget", dict), "used", int) - take(facts, "tokens", int),
+        parts=(*parts, *(Part(id=row.id, verdict=str(row.verdict), tokens=0, start=0, text=None) for row in absent)),
+        pieces=tuple(convert_block(block) for block in sent.blocks),
     )
 
 

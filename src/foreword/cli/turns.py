@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from foreword.assembly import Assembly
     from foreword.config import Config
-    from foreword.turn import Toolset, Turn
+    from foreword.turn import Turn
     from foreword.workspace import Workspace
 
 # The words of foreword.words, written out: importing it for a help text would cost every start.
@@ -58,7 +58,7 @@ def add_turn_options(parser: ArgumentParser) -> None:
     how.add_argument(
         "--tools",
         metavar="FILE",
-        help="tools beside the built-in ones: JSON list of {name, description, parameters, …}",
+        help="tools beside the agent's own: JSON list of {name, description, parameters, …}",
     )
     how.add_argument(
         "--extensions",
@@ -69,9 +69,11 @@ def add_turn_options(parser: ArgumentParser) -> None:
 
 def assemble(args: Namespace) -> "tuple[Workspace, Assembly]":
     """Assemble the turn that the arguments ask for, and warn about what is unknown in it."""
+    from foreword.cli.offered import name_uncounted
+
     workspace = open_here(args)
     try:
-        assembly = workspace.assemble(make_turn(args, workspace.config))
+        assembly = workspace.assemble(make_turn(args, workspace))
     except ConfigError as error:
         raise see_from_here(error, workspace.files.root) from None
     workspace.close()
@@ -81,6 +83,8 @@ def assemble(args: Namespace) -> "tuple[Workspace, Assembly]":
         warn(reason)
     if assumed := assembly.terms.meter.facts.assumed:
         warn(assumed)
+    if uncounted := name_uncounted(assembly, workspace.config):
+        warn(uncounted)
     if workspace.fault:
         warn(f"the configuration was changed and is not valid, so the old one is used:\n{workspace.fault}")
     return workspace, assembly
@@ -89,18 +93,22 @@ def assemble(args: Namespace) -> "tuple[Workspace, Assembly]":
 def find_losses(assembly: "Assembly") -> "Iterator[str]":
     """Find the files that are there and cannot be used, as far as the turn may see them."""
     from foreword.sources import Section
+    from foreword.sources.texts import STANDS_IN
 
     items = (getattr(one, "item", one) for run in assembly.fit.runs for one in run.items)
-    yield from (item.note for item in items if isinstance(item, Section) and item.lost and item.note)
+    sections = (item for item in items if isinstance(item, Section))
+    yield from (one.note for one in sections if one.note and (one.lost or one.note.endswith(STANDS_IN)))
 
 
-def make_turn(args: Namespace, config: "Config") -> "Turn":
+def make_turn(args: Namespace, workspace: "Workspace") -> "Turn":
     """Make the turn that the arguments describe, with the facts of this machine."""
     from foreword.cli import files
+    from foreword.cli.offered import find_offered
     from foreword.facts import find_git, find_host
     from foreword.turn import State, Turn
     from foreword.words import Delivery, Mode
 
+    config = workspace.config
     user = config.owner if args.user is None else args.user
     project = find_project(args.project)
     return Turn(
@@ -119,7 +127,7 @@ def make_turn(args: Namespace, config: "Config") -> "Turn":
         plan=args.plan,
         background=Delivery(args.background) if args.background else None,
         mode=Mode(args.mode) if args.mode else None,
-        tools=find_tools(args.tools),
+        tools=find_offered(args, workspace, user, files.read_tools(args.tools) if args.tools else ()),
         extensions=files.read_extensions(args.extensions) if args.extensions else (),
         host=find_host(),
         git=find_git(project) if project else None,
@@ -147,17 +155,6 @@ def find_project(path: str | None) -> str:
     if not os.path.isdir(place):
         raise InputError(f"--project {path} is no folder")
     return place
-
-
-def find_tools(path: str | None) -> "Toolset | None":
-    """Find the tools of the turn: the built-in ones, and those of a file."""
-    if path is None:
-        return None
-    from foreword.cli import files
-    from foreword.tools import READING
-    from foreword.turn import Toolset
-
-    return Toolset([*READING.tools, *files.read_tools(path)])
 
 
 def find_zone(user: str, config: "Config") -> tzinfo:

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Literal
 
 from foreword.config.living import BulletinSettings
-from foreword.config.people import Room, Situation, User
+from foreword.config.people import Room, Situation, Strangers, User
 from foreword.config.scheduling import Schedule
 from foreword.config.telegram import TelegramBot
 from foreword.frozen import frozen
@@ -179,11 +179,13 @@ class ModelOverride:
 
 
 @frozen(eq=True)
-class ProviderAddress:
-    """Where a provider is reached, if not where it usually is."""
+class ProviderOptions:
+    """Where a provider is reached, if not where it usually is, and what it is asked."""
 
-    base_url: str
+    base_url: str = ""
     """Its address, with the version if it has one, such as https://proxy.example/v1; keys belong in .env."""
+    diagnostics: bool = False
+    """Whether it is asked why its cache missed, to set that beside what the ledger says. It keeps hashes for that."""
 
 
 @frozen(eq=True)
@@ -270,6 +272,8 @@ class Config:
     """Kinds of places; dm, group and system exist unless replaced here."""
     rooms: Mapping[str, Room] = field(default_factory=dict)
     """Rooms that need a ceiling, a situation or a folder of their own."""
+    strangers: Strangers = Strangers()
+    """How often people are answered whom the workspace does not know."""
     prompt: PromptFiles = field(default_factory=PromptFiles)
     """What goes into the prompt beyond the blueprint."""
     stores: Mapping[str, Store] = field(default_factory=lambda: dict(STORES))
@@ -282,8 +286,8 @@ class Config:
     """The digest of memory that travels with messages."""
     models: Mapping[str, ModelOverride] = field(default_factory=dict)
     """Facts about models that win over the built-in table."""
-    providers: Mapping[str, ProviderAddress] = field(default_factory=dict)
-    """Addresses of providers; one that is not known by name is taken to speak as OpenAI does."""
+    providers: Mapping[str, ProviderOptions] = field(default_factory=dict)
+    """Providers, by name; one that is not known by its name needs an address, and is taken to speak as OpenAI does."""
     budgets: Budgets = field(default_factory=Budgets)
     """What may be spent on models."""
     schedule: tuple[Schedule, ...] = ()

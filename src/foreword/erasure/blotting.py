@@ -14,7 +14,14 @@ from foreword.events.forgetting import FEW, GAP, LEAD, PLACE
 
 NAME = 3  # words that a name has at most
 PROMPT, THOUGHT = "user-prompt", "thinking"
-HELD = {"user-prompt": "content", "text": "content", "tool-return": "content", "tool-call": "args", THOUGHT: "content"}
+HELD = {
+    "user-prompt": "content",
+    "system-prompt": "content",
+    "text": "content",
+    "tool-return": "content",
+    "tool-call": "args",
+    THOUGHT: "content",
+}
 
 
 class Blotter:

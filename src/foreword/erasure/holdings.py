@@ -9,6 +9,7 @@ from foreword.erasure.archived import Archives
 from foreword.erasure.filed import Counts, Folder, Typed
 from foreword.erasure.holding import PURSE, STATE, Holding
 from foreword.erasure.knowing import LOGGED
+from foreword.erasure.ledgered import Ledgers
 from foreword.erasure.logged import Events, Prompts, Sections, Sums
 from foreword.erasure.person import NAMES
 from foreword.erasure.remembered import Entries, Facts, Indexed, Retold
@@ -54,6 +55,7 @@ HOLDINGS: tuple[Holding, ...] = (
     Typed(),
     keep("bulletins", "bulletins", ":kept > 0", given="0", columns="text author source"),
     Summaries(),
+    Ledgers(),
     RoomLines(),
     Quotes(),
     keep("calls begun", "begun", f"turn_id IN {TURNS}"),
@@ -70,6 +72,9 @@ HOLDINGS: tuple[Holding, ...] = (
          columns="id title description steps"),
     keep("workflows", "workflows", f"session_id IN {SESSIONS}", trust=AT.format("workflows.session_id"),
          columns="text"),
+    keep("decisions about edits", "edits",
+         "EXISTS (SELECT 1 FROM theirs WHERE kind = 'name' AND instr(path, 'users/' || id || '/') = 1)",
+         columns="path sha256"),
     keep("tokens", "tokens", MINE),
     keep("pairings", "pairings", MINE),
     keep("overheard words", "overheard", MINE),

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from foreword.events.blamed import unfold
 from foreword.events.branch import Branch
 from foreword.events.event import EventType
 from foreword.events.record import Record, total_cost
@@ -29,19 +30,19 @@ def show_line(record: Record, *, turn: bool = True) -> str:
     shared = {"user": record.user, "channel": record.channel, **name_rest(record)} if turn else {}
     last = {"turn": record.trace[:SHORT]} if turn else {}
     level = "" if record.level == "info" else f"{record.level} "
-    parts = list_parts({**shared, **find_figures(record), **name_own(record)}, record.facts, last)
+    parts = list_parts({**shared, **find_figures(record), **name_own(record)}, unfold(record), last)
     return " ".join([f"{level}[{record.category}] {record.type}", *parts])
 
 
 def show_label(record: Record) -> str:
     """Show a record where its figures have columns of their own."""
     level = "" if record.level == "info" else f"{record.level} "
-    return " ".join([f"{level}[{record.category}] {record.type}", *list_parts(name_own(record), record.facts)])
+    return " ".join([f"{level}[{record.category}] {record.type}", *list_parts(name_own(record), unfold(record))])
 
 
 def show_rest(record: Record) -> str:
     """Show a record where time, level, type, user, channel and turn have columns of their own."""
-    return " ".join(list_parts({**find_figures(record), **name_own(record)}, record.facts, name_rest(record)))
+    return " ".join(list_parts({**find_figures(record), **name_own(record)}, unfold(record), name_rest(record)))
 
 
 def name_rest(record: Record) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Delegating:
             raise InputError(f"{name} works within a turn only")
         turn = replace(make_subturn(assembly, agent, task), model=await self._choose(agent))
         sub = await means.assemble(equip(turn, *await means.toolbox.find(agent)))
-        outcome = await means.loop.run(Work(assembly=sub), HERE.get())
+        outcome = await means.loop.run(Work(assembly=sub, apart=True), HERE.get())
         if outcome.end is not End.ANSWERED:
             raise ToolFailed(f"the helper came to no end: {outcome.text}")
         return Answer(text=outcome.text, tokens=assembly.terms.meter.count(outcome.text))

@@ -2,13 +2,11 @@
 
 import sqlite3
 from collections.abc import Collection
-from functools import lru_cache
 
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.schedule.destination import find_address
 from foreword.gateway.writer import Writer
-from foreword.tools import SCHEDULING
-from foreword.tools.scheduling import CREATE, NOTIFY
+from foreword.tools.equipped import find_useless, leave_out
 from foreword.turn import Toolset
 from foreword.workspace import Workspace
 
@@ -27,16 +25,7 @@ class Offering:
 
     def _find_useless(self, state: sqlite3.Connection, claimed: Claimed) -> frozenset[str]:
         incoming, config = claimed.incoming, self._workspace.config
-        if incoming.user not in config.users:
-            return SCHEDULING.names | {NOTIFY}
-        useless = {CREATE} if incoming.errand else set()
-        address = find_address(state, config, incoming.user, self._channels)
-        if address is None or address == (incoming.through or incoming.channel, incoming.address):
-            useless.add(NOTIFY)
-        return frozenset(useless)
-
-
-@lru_cache(maxsize=256)
-def leave_out(tools: Toolset, names: frozenset[str]) -> Toolset:
-    """Leave some tools out; the same ones give the same object, so that no prompt is made anew for it."""
-    return Toolset.in_order(tool for tool in tools.tools if tool.name not in names) if names else tools
+        known = incoming.user in config.users
+        address = find_address(state, config, incoming.user, self._channels) if known else None
+        reached = address not in (None, (incoming.through or incoming.channel, incoming.address))
+        return find_useless(known=known, planned=bool(incoming.errand), reached=reached)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from foreword.caching.cache import Counted, look_back
 from foreword.frozen import frozen
 from foreword.ledger.breakpoints import count_equal
+from foreword.ledger.choice import HIDDEN
 from foreword.ledger.cost import find_difference, find_rates
 from foreword.ledger.line import Base
 from foreword.ledger.state import Frozen, Sent, find_idle, predict
@@ -35,8 +36,11 @@ THEIRS = {
     "system_changed": Cause.SECTION,
     "tools_changed": Cause.TOOLS,
     "messages_changed": Cause.HISTORY,
+    "context_compacted": Cause.HISTORY,
 }
 """What a provider's own diagnostics call a cause."""
+INPUT = {"input_changed": (Cause.SECTION, Cause.HISTORY)}
+"""What is one word for two of them: OpenAI tells instructions and messages not apart."""
 
 
 @frozen(eq=True)
@@ -48,7 +52,8 @@ class Blame:
     where: str = ""
     """The section, the tool or the message that differs first, if one does."""
     byte: int | None = None
-    """The first byte that differs: of the system part for a section, else of the tools or the messages."""
+    """For a section, the first byte of the system part that differs; else where in the tools or the messages the block
+    begins that does, since of those only hashes are kept."""
     tokens: int = 0
     """What was billed again."""
     usd: float | None = None
@@ -171,8 +176,16 @@ def find_unread(newest: int, sent: Sent, facts: CacheFacts) -> Finding:
 
 def confirm(blame: Blame, theirs: str) -> Blame:
     """Set a provider's own diagnosis beside ours."""
-    known = THEIRS.get(theirs)
-    return blame if known is None else replace(blame, confirmed=known is blame.cause)
+    known = INPUT.get(theirs) or ((THEIRS[theirs],) if theirs in THEIRS else ())
+    return replace(blame, confirmed=blame.cause in known) if known else blame
+
+
+def conceal(made: Account) -> Account:
+    """Keep what a break is about to oneself, where it came with text that may not be seen any more."""
+    blame = made.blame
+    if blame is None or blame.cause not in (Cause.SECTION, Cause.HISTORY):
+        return made
+    return replace(made, blame=replace(blame, reason=HIDDEN, where="", byte=None))
 
 
 def list_causes() -> Sequence[str]:

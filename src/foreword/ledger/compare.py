@@ -6,7 +6,7 @@ from foreword.errors import InputError
 from foreword.ledger.change import Change, list_changes
 from foreword.ledger.choice import Case, Choice, Moment, choose, look
 from foreword.ledger.cost import find_difference
-from foreword.ledger.line import Base, Channel, Update, draw_blocks, lead, replay
+from foreword.ledger.line import Base, Channel, draw_blocks, lead, replay
 from foreword.ledger.notice import add_tail, settle, write
 from foreword.ledger.standing import Decision, Deed, Ground, Rebase, Standing, pick
 from foreword.ledger.state import Frozen, digest
@@ -59,7 +59,7 @@ def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) ->
         for update in (*frozen.settled, *frozen.updates)
         if update.line is not None and update.id in wanted.withheld
     )
-    settled = tuple(update for update in choice.settled if update not in gone)
+    settled = tuple(update for update in choice.settled if update not in gone and wanted.heard_of(update))
     tail = write(layout, pick(choice.appended, Channel.TAIL), settle(layout, settled))
     return Standing(
         prompt=add_tail(join(choice.base, wanted.prompt), layout, tail),
@@ -70,7 +70,7 @@ def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) ->
         rebase=rebase,
         new=choice.appended,
         updates=(*choice.kept, *choice.appended),
-        settled=tuple(stay(wanted, (*frozen.settled, *settled), gone)),
+        settled=tuple(one for one in (*frozen.settled, *settled) if one not in gone and wanted.heard_of(one)),
         scrub=tuple(update.said for update in gone),
         heard=digest(wanted.said),
         inserted=write(layout, pick(choice.appended, Channel.SYSTEM), ""),
@@ -80,13 +80,6 @@ def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) ->
 def join(base: Base, prompt: Prompt) -> Prompt:
     """Put a base in the place of a prompt's own leading part."""
     return Prompt(blocks=(*draw_blocks(base), *prompt.blocks[len(lead(prompt.blocks)) :]))
-
-
-def stay(wanted: Wanted, updates: tuple[Update, ...], gone: tuple[Update, ...]) -> Iterator[Update]:
-    """List the updates that stand in the history still."""
-    for update in updates:
-        if update not in gone and (not wanted.said or any(update.said in text for text in wanted.said)):
-            yield update
 
 
 def decide(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> Iterator[Decision]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from foreword.caching.cache import Counted
 from foreword.ledger.blame import Account
+from foreword.ledger.calibration import Calibration
 from foreword.ledger.price import Quote
 from foreword.ledger.standing import Ground, Standing
 
@@ -62,6 +63,17 @@ def tell_account(account: Account) -> dict[str, Any]:
 def tell_counted(counted: Counted) -> dict[str, int]:
     """Tell the tokens of a call."""
     return {"read": counted.read, "write": counted.write, "hour": counted.hour, "fresh": counted.fresh}
+
+
+def tell_calibration(known: Calibration) -> dict[str, Any]:
+    """Tell what the calls of a model have taught about its tokens."""
+    return {
+        "model": known.model,
+        "calls": known.calls,
+        "ratio": known.ratio,
+        "raw": known.raw,
+        "error": known.error,
+    }
 
 
 def tell_quote(quote: Quote) -> dict[str, Any]:

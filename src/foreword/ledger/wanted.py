@@ -6,12 +6,14 @@ from hashlib import sha256
 
 from foreword.budget import Fit, Fitted
 from foreword.frozen import frozen
-from foreword.ledger.line import Base, Line, lead
+from foreword.ledger.line import Base, Line, Update, lead
 from foreword.ledger.state import Identity
 from foreword.render import Block, Layout, Prompt, Span
 from foreword.sources import Missing
 from foreword.turn import Message, Toolset
 from foreword.words import Policy, Trust, Verdict
+
+OWNED = ("agents", "users", "groups")  # folders in which somebody has a file of a name that others have, too
 
 
 @frozen
@@ -37,6 +39,10 @@ class Wanted:
     waits: bool = False
     """Whether nothing new can be said, since the turn goes on where it was left."""
 
+    def heard_of(self, update: Update) -> bool:
+        """Whether an update stands in what was said; where nothing is known of that, it does."""
+        return not self.said or any(update.said in text for text in self.said)
+
 
 @frozen
 class Draft:
@@ -56,7 +62,9 @@ class Draft:
 def want(draft: Draft, decided: Mapping[tuple[str, str], Policy], *, folded: bool = False) -> Wanted:
     """Say what a turn wants; what was decided about a single edit wins over what holds for its file."""
     known = {one.item.id: one for run in draft.fit.runs for one in run.items if isinstance(one, Fitted)}
-    places = ((name, (one.item.path, one.item.sha256)) for name, one in known.items()) if decided else ()
+    places = (
+        ((name, (one.item.path or one.item.origin, one.item.sha256)) for name, one in known.items()) if decided else ()
+    )
     edits = {name: decided[place] for name, place in places if place in decided}
     schemas = "\n".join(tool.schema for tool in draft.tools.tools)
     return Wanted(
@@ -92,8 +100,15 @@ def make_line(one: Fitted, block: Block, span: Span, draft: Draft) -> Line:
         piece=block.text[span.start : span.end],
         tokens=span.tokens,
         governs=section.slot.governs,
-        policy=draft.policies.get(section.path, Policy.AUTO),
+        policy=find_policy(draft.policies, section.path or section.origin),
     )
+
+
+def find_policy(policies: Mapping[str, Policy], path: str) -> Policy:
+    """Find what holds for a file; what an agent, a person or a room has in its place is held to the same."""
+    folder, _, rest = path.partition("/")
+    shared = rest.partition("/")[2] if folder in OWNED else ""
+    return policies.get(path) or policies.get(shared) or Policy.AUTO
 
 
 def list_withheld(fit: Fit) -> Iterator[str]:

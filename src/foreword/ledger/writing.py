@@ -50,6 +50,7 @@ def write(frozen: Frozen) -> str:
                 "model": last.model,
                 "at": last.at.isoformat(),
                 "turn": last.turn,
+                "answer": last.answer,
                 "pieces": [[one.key, one.tokens, one.size, one.name, one.part, one.ttl] for one in last.pieces],
             },
             "alive": [[one.at, one.until.isoformat(), one.seconds] for one in frozen.alive],
@@ -76,6 +77,7 @@ def read(text: str, base: Base) -> Frozen:
             model=last["model"],
             at=datetime.fromisoformat(last["at"]),
             turn=last["turn"],
+            answer=last["answer"],
             pieces=tuple(
                 Piece(key=key, tokens=tokens, size=size, name=name, part=part, ttl=ttl)
                 for key, tokens, size, name, part, ttl in last["pieces"]

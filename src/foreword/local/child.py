@@ -52,7 +52,7 @@ def serve(asked: dict[str, Any]) -> Any:
     params.n_ctx = asked["window"] * asked["slots"]
     params.n_parallel = asked["slots"]
     params.kv_unified = False  # every session has its own room
-    params.cache_ram_mib = 0  # and nothing of it is kept elsewhere
+    params.cache_ram_mib = asked["aside"]  # and what it had there is set aside in memory when another one needs it
     params.ctx_shift = False  # what does not fit is refused, and not forgotten in silence
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = asked["threads"]
     params.n_batch = BATCH

@@ -75,6 +75,7 @@ def launch(setup: Setup) -> Running:
         "key": key,
         "window": setup.window,
         "slots": setup.slots,
+        "aside": setup.aside,
         "threads": setup.threads,
         "template": weights.template if weights else "",
         "temp": weights.temperature if weights else None,

@@ -17,6 +17,7 @@ from foreword.tokens.models import ROOM, ModelFacts, find_file
 ENGINE = "xllamacpp"
 MISSING = "the embedded model needs its engine; install it with: pip install 'foreword[local]'"
 SLOTS = 4  # sessions that keep what they have said so far; each costs the memory of a whole window
+ASIDE = 256  # MB for what sessions beyond those had evaluated when they lost their slots
 
 
 @frozen
@@ -29,6 +30,8 @@ class Setup:
     """What is to be fetched; None where the file is the user's own."""
     window: int
     slots: int = SLOTS
+    aside: int = 0
+    """MB in which sessions that lose their slot keep what was evaluated of them."""
     threads: int = 1
 
 
@@ -47,9 +50,11 @@ def prepare(facts: ModelFacts, environ: Mapping[str, str] | Secrets) -> Setup:
             raise InputError(f"{facts.name} is no whole path; write it from the root or from ~")
         size = read_sizes(path).token_bytes * facts.window
         slots = max(1, min(SLOTS, ROOM // size)) if size else 1
-        return Setup(path=path, weights=None, window=facts.window, slots=slots, threads=threads)
+        # The engine keeps the newest of them however large it is.
+        aside = ASIDE if 0 < size <= ASIDE << 20 else 0
+        return Setup(path=path, weights=None, window=facts.window, slots=slots, aside=aside, threads=threads)
     weights = find_weights(facts.name.partition(":")[2])
-    return Setup(path=find_cache(environ), weights=weights, window=facts.window, threads=threads)
+    return Setup(path=find_cache(environ), weights=weights, window=facts.window, aside=ASIDE, threads=threads)
 
 
 def locate(setup: Setup, show: Show = show_bar) -> str:

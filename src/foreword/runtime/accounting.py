@@ -1,6 +1,7 @@
 """The ledger of one turn as it runs: each request is marked for the provider's cache, and each answer accounted for."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,12 +11,15 @@ from foreword.config.schema import ModelOverride
 from foreword.events.event import Usage
 from foreword.frozen import frozen
 from foreword.ledger import Frozen, advance
-from foreword.ledger.blame import Account, Answered, account
+from foreword.ledger.blame import Account, Answered, account, conceal, confirm
 from foreword.ledger.line import lead
+from foreword.ledger.standing import Ground
 from foreword.prices import Request, find_prices
+from foreword.runtime.diagnosing import ask
 from foreword.wire import Addressed, Marked, address
 
 HOUR = "1h"
+DIAGNOSING = ("anthropic", "responses")  # the shapes in which a provider can be asked
 
 
 @frozen
@@ -31,13 +35,18 @@ class Settled:
 class Accounting:
     """Keeps the ledger of one turn, call by call."""
 
-    def __init__(self, assembly: Assembly, shape: str, frozen: Frozen | None, turn: str) -> None:
+    def __init__(
+        self, assembly: Assembly, shape: str, frozen: Frozen | None, turn: str, *, diagnosed: bool = False
+    ) -> None:
         self._assembly = assembly
         self._shape = shape
+        self.diagnosed = diagnosed and shape in DIAGNOSING
+        """Whether the provider is asked why its cache missed."""
         self._turn = turn
         self._frozen = frozen
         self._stable = len(lead(assembly.prompt.blocks))
         self._marked: Marked | None = None
+        self._theirs = ""
 
     def mark(self, request: Mapping[str, Any], at: datetime) -> Mapping[str, Any]:
         """Mark a finished request, which is about to leave."""
@@ -50,15 +59,21 @@ class Accounting:
             stable=self._stable,
             turn=self._turn,
         )
-        self._marked = address(self._shape, request, self._frozen, to)
-        return self._marked.request
+        self._marked, self._theirs = address(self._shape, request, self._frozen, to), ""
+        if not self.diagnosed:
+            return self._marked.request
+        return ask(self._shape, self._marked.request, self._frozen.last.answer if self._frozen else "")
+
+    def hear(self, reason: str) -> None:
+        """Hear what the provider itself says of the request."""
+        self._theirs = reason
 
     @property
     def hour(self) -> bool:
         """Whether what the last request writes to the cache is kept for an hour."""
         return self._marked is not None and any(one.ttl == HOUR for one in self._marked.breakpoints)
 
-    def settle(self, usage: Usage, overrides: Mapping[str, ModelOverride]) -> Settled | None:
+    def settle(self, usage: Usage, overrides: Mapping[str, ModelOverride], answer: str = "") -> Settled | None:
         """Account for a request that was accepted and answered; from now on it was sent."""
         marked, standing = self._marked, self._assembly.standing
         if marked is None:
@@ -67,6 +82,11 @@ class Accounting:
         prices = find_prices(facts.name, overrides, Request(tokens=usage.tokens_in, now=sent.at))
         answered = Answered(base=standing.base, sent=sent, reported=self._count(usage))
         made = account(self._frozen, answered, facts.cache, prices)
+        if made.blame and self._theirs:
+            made = replace(made, blame=confirm(made.blame, self._theirs))
+        if standing.rebase and standing.rebase.ground is Ground.PRIVATE:
+            made = conceal(made)
+        sent = replace(sent, answer=answer) if self.diagnosed else sent
         self._frozen = advance(self._frozen, standing, sent, facts.cache)
         return Settled(account=made, frozen=self._frozen, counted=sent.tokens)
 

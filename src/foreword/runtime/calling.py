@@ -174,14 +174,14 @@ class Caller:
         call.note(usage=usage, cost_usd=cost.usd, sections=shares)
         if cost.usd is None:
             call.note(unpriced=cost.reason)
-        self._settle(call, usage)
+        self._settle(call, usage, response.provider_response_id or "")
         self._note(usage, cost.usd)
         return cost.usd
 
-    def _settle(self, call: Step, usage: Usage) -> None:
+    def _settle(self, call: Step, usage: Usage, answer: str) -> None:
         """Bring the ledger forward, and tell what was read from the cache and why it was not more."""
         line = self._line
-        settled = line.accounting.settle(usage, line.config.models)
+        settled = line.accounting.settle(usage, line.config.models, answer)
         if settled:
             line.ears.advance(settled)
             call.note(cache=tell_account(settled.account))
@@ -213,6 +213,7 @@ class Caller:
             max_tokens=longest,
             cache_key=make_cache_key(line.assembly.turn) if line.opened.keyed else "",
             mark=lambda request: line.accounting.mark(request, call.trace.timepiece.now()),
+            hear=line.accounting.hear if line.accounting.diagnosed else None,
         )
         settings = ModelSettings(max_tokens=longest)
         # The model itself is asked: an agent of the library, or its `direct` functions, would rewrite messages before.

@@ -9,6 +9,7 @@ after the last one, and no finished call of a tool is made twice.
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from foreword.assembly import Assembly
 from foreword.events.event import EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.trace import Step, Teller
-from foreword.ledger import Deed, Frozen, Standing
+from foreword.ledger import Deed, Standing
 from foreword.ledger.telling import tell_standing
 from foreword.prices import measure_prefix
 from foreword.runtime.accounting import Accounting
@@ -65,7 +66,7 @@ class Loop:
 
     async def run(self, work: Work, place: Teller, ears: Ears = DEAF) -> Outcome:
         """Run a turn, and say what came of it; a model that cannot be opened is an InputError."""
-        line = self._connect(work.assembly, ears, work.frozen, place.trace.id)
+        line = self._connect(work, ears, place.trace.id)
         place.tell(
             EventType.PROMPT_BUILT,
             prompt_hash=line.key,
@@ -86,17 +87,20 @@ class Loop:
 
     async def ask(self, assembly: Assembly, above: Step) -> str:
         """Ask a model once, outside any turn: nothing is run, and what it says is all that comes of it."""
-        line = self._connect(assembly, DEAF)
+        line = self._connect(Work(assembly=assembly, apart=True), DEAF)
         return read_text(await Caller(line).call(above, (), (open_turn(line.envelope),)))
 
-    def _connect(self, assembly: Assembly, ears: Ears, frozen: Frozen | None = None, turn: str = "") -> Line:
+    def _connect(self, work: Work, ears: Ears, turn: str = "") -> Line:
         """Find the model of a turn, keep its prompt, and open its ledger."""
+        assembly = work.assembly
         opened = self._models.find(assembly.turn.model)
+        # Under the key of the conversation, what stands apart from it would take its place in the cache.
+        opened = replace(opened, keyed=False) if work.apart else opened
         return Line(
             assembly=assembly,
             opened=opened,
             envelope=assembly.envelope(opened.shape),
-            accounting=Accounting(assembly, opened.shape, frozen, turn),
+            accounting=Accounting(assembly, opened.shape, work.frozen, turn, diagnosed=self._is_diagnosed(assembly)),
             key=self._listeners.prompts.keep(assembly) if self._listeners.prompts else "",
             config=self._workspace.config,
             listeners=self._listeners,
@@ -105,6 +109,11 @@ class Loop:
             max_tokens=self._bounds.max_tokens,
             seconds=self._bounds.seconds,
         )
+
+    def _is_diagnosed(self, assembly: Assembly) -> bool:
+        """Whether the owner wants a provider asked why its cache missed."""
+        provider = self._workspace.config.providers.get(assembly.turn.model.partition(":")[0])
+        return provider is not None and provider.diagnostics
 
     async def _work(self, turn: Step, run: Run) -> Outcome:
         """Answer, or say what becomes of the message."""

@@ -44,7 +44,7 @@ def open_models(config: Config, environ: Mapping[str, str] | Secrets | None = No
 
 def list_addresses(config: Config) -> Mapping[str, str]:
     """List the addresses that a configuration has for providers."""
-    return {name: provider.base_url for name, provider in config.providers.items()}
+    return {name: provider.base_url for name, provider in config.providers.items() if provider.base_url}
 
 
 class Models:

@@ -64,6 +64,8 @@ class Work:
     frozen: Frozen | None = None
     """What its session has sent before, as its ledger has it."""
     attempt: int = 1
+    apart: bool = False
+    """Whether it stands apart from the conversation of its session, as a subagent's, and has no part in its cache."""
 
 
 class Run:

@@ -6,8 +6,7 @@ turn = Turn(agent="reid", tools=tools, extensions=extensions, …)
 loop = Loop(workspace, models, listeners, tools=toolbox)
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foreword.assembly import Assembly
@@ -15,9 +14,9 @@ from foreword.config.schema import Directory
 from foreword.frozen import frozen
 from foreword.runtime.acting import BuiltIn, Tools
 from foreword.runtime.servers import Servers
-from foreword.tools import FILES, SKILLS, WITH_STATE, Answer, Reading
-from foreword.turn import Extension, Tool, Toolset
-from foreword.words import Trust
+from foreword.tools import Answer, Reading
+from foreword.tools.equipped import find_own
+from foreword.turn import Extension, Toolset
 from foreword.workspace import Workspace
 
 
@@ -37,7 +36,6 @@ class Toolbox:
         self._servers = servers
         self._further = further
         self._built_in = BuiltIn(workspace)
-        self._files: dict[tuple[Trust, ...], Toolset] = {}
         self._made: dict[str, Toolset] = {}
 
     async def find(self, agent: str, directories: Sequence[str] = ()) -> tuple[Toolset, tuple[Extension, ...]]:
@@ -46,7 +44,7 @@ class Toolbox:
         As long as nothing changes it is the same object, so that what a prompt is made of is not computed again.
         """
         given = (*self._workspace.config.agents[agent].folders, *(Directory(path=path) for path in directories))
-        own = [*WITH_STATE.tools, *SKILLS.tools, *self._find_files(given).tools]
+        own = [*find_own(given).tools]
         own += [tool for one in self._further for tool in one.tools.tools]
         extensions: tuple[Extension, ...] = ()
         if self._servers:
@@ -57,13 +55,6 @@ class Toolbox:
             self._made[agent] = found
         return self._made[agent], extensions
 
-    def _find_files(self, given: Iterable[Directory]) -> Toolset:
-        """Find the tools for files: for whoever may read in one of the directories, and none without any."""
-        levels = tuple(sorted({one.trust for one in given}))
-        if levels not in self._files:
-            self._files[levels] = Toolset([open_to(tool, levels[0]) for tool in FILES.tools] if levels else ())
-        return self._files[levels]
-
     async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         """Run one tool at the clearance of its turn."""
         for one in self._further:
@@ -72,8 +63,3 @@ class Toolbox:
         if self._servers and self._servers.runs(assembly.turn.agent, name):
             return await self._servers.call(assembly, name, arguments)
         return await self._built_in.call(assembly, name, arguments)
-
-
-def open_to(tool: Tool, least: Trust) -> Tool:
-    """Open a tool for files to those who may read in a directory; what it writes can be read by them."""
-    return replace(tool, trust=max(tool.trust, least), reaches=least)

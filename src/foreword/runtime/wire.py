@@ -7,6 +7,7 @@ from contextvars import ContextVar
 
 import httpx2
 
+from foreword.runtime.diagnosing import Overheard
 from foreword.runtime.own import NotOurs, Sending, own
 
 _SENDING: ContextVar[Sending | None] = ContextVar("foreword_sending", default=None)
@@ -41,10 +42,14 @@ class OwnedTransport(httpx2.AsyncBaseTransport):
         if what is None:
             raise NotOurs("a model was called without a prompt of ours; the request was not sent")
         content = write_body(await request.aread(), what)
-        headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in FRAMING]
-        return await self._inner.handle_async_request(
+        left_out = (*FRAMING, "accept-encoding") if what.hear else FRAMING  # what is overheard has to come as it is
+        headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in left_out]
+        response = await self._inner.handle_async_request(
             httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=request.extensions)
         )
+        if what.hear and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = Overheard(response.stream, what.hear)
+        return response
 
     async def aclose(self) -> None:
         """Close what is below."""

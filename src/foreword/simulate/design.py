@@ -1,6 +1,6 @@
 """Designs of a prompt: how each writes the requests of a session, and where it marks them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
@@ -10,6 +10,8 @@ from foreword.frozen import frozen
 from foreword.simulate.scenario import Scenario, Words
 from foreword.simulate.session import Call, Said, Told
 from foreword.words import Pace
+
+NOTHING: Mapping[int, str] = {}
 
 
 class Design(Protocol):
@@ -27,13 +29,17 @@ class Stage:
     scenario: Scenario
     tools: tuple[Block, ...]
 
-    def converse(self, said: Iterable[Said], tails: dict[int, str]) -> Iterator[Block]:
-        """Write a conversation; the tail of a turn stands before the words of the person."""
+    def converse(
+        self, said: Iterable[Said], tails: Mapping[int, str] = NOTHING, inserted: Mapping[int, str] = NOTHING
+    ) -> Iterator[Block]:
+        """Write a conversation; a turn's tail stands before the words of the person, its system message behind."""
         for one in said:
             role = "user" if one.kind in ("user", "result", "summary") else "assistant"
             if one.kind == "user" and tails.get(one.turn):
                 yield make(f"{one.message} {role}", tails[one.turn])
             yield make(f"{one.message} {role}", one.text)
+            if one.kind == "user" and inserted.get(one.turn):
+                yield make(f"{one.message} system", inserted[one.turn])
 
 
 @lru_cache(maxsize=8_192)
@@ -70,7 +76,7 @@ class OneString:
         """Write a request: the clock is that of the turn, in the system string."""
         stage = self._stage
         system = make("system", f"{join(call.sections)}\n\n{write_clock(call, stage.scenario.tail, stage)}")
-        blocks = [*stage.tools, system, *stage.converse(call.said, {})]
+        blocks = [*stage.tools, system, *stage.converse(call.said)]
         return [*blocks[:-1], replace(blocks[-1], ttl="5m")]
 
 
@@ -90,5 +96,5 @@ class Split:
             *stage.tools,
             make("system", join(static), "5m"),
             make("system", f"{join(dynamic)}\n\n{clock}"),
-            *stage.converse(call.said, {}),
+            *stage.converse(call.said),
         ]

@@ -10,6 +10,7 @@ from foreword.money import Prices
 from foreword.simulate.design import Design
 from foreword.simulate.ours import Service
 from foreword.simulate.session import Call
+from foreword.tokens.caches import CacheFacts
 
 
 @frozen(eq=True)
@@ -18,6 +19,13 @@ class Result:
 
     calls: tuple[Counted, ...]
     usd: float | None
+    weight: float
+    """The same as tokens of plain input, by the factors of the rules; where nobody is paid, what was evaluated."""
+
+    @property
+    def cost(self) -> float:
+        """What it is judged by: money, or its weight where there are no prices."""
+        return self.usd or self.weight
 
     @property
     def total(self) -> int:
@@ -49,13 +57,14 @@ def run(design: Design, calls: Sequence[Call], service: Service) -> Result:
     for call in calls:
         clock.now = call.at
         counted.append(cache.use(service.model.name, design.write(call), service.cache))
-    return bill(counted, service.prices)
+    return bill(counted, service)
 
 
-def bill(counted: Sequence[Counted], prices: Prices | None) -> Result:
+def bill(counted: Sequence[Counted], service: Service) -> Result:
     """Bill what was used."""
+    prices = service.prices
     usd = None if prices is None else sum(price(each, prices) for each in counted)
-    return Result(calls=tuple(counted), usd=usd)
+    return Result(calls=tuple(counted), usd=usd, weight=sum(weigh(each, service.cache) for each in counted))
 
 
 def price(counted: Counted, prices: Prices) -> float:
@@ -68,6 +77,12 @@ def price(counted: Counted, prices: Prices) -> float:
     )
 
 
-def forget(result: Result, prices: Prices | None) -> Result:
+def weigh(counted: Counted, facts: CacheFacts) -> float:
+    """Weigh the input of one call by the factors of a provider."""
+    short, long = facts.usual.write, facts.lives[-1].write
+    return counted.read * facts.read + (counted.write - counted.hour) * short + counted.hour * long + counted.fresh
+
+
+def forget(result: Result, service: Service) -> Result:
     """Bill the same requests as if nothing were cached."""
-    return bill([Counted(fresh=call.total) for call in result.calls], prices)
+    return bill([Counted(fresh=call.total) for call in result.calls], service)

@@ -4,15 +4,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from foreword.config.structure import parse
-from foreword.errors import InputError
 from foreword.frozen import frozen
-from foreword.shipped import read_shipped
 from foreword.words import Pace, Policy
 
 BEGIN = datetime(2026, 11, 16, 13, 0, tzinfo=UTC)
 LOOP = 6  # seconds between two calls of one turn
-LIVING = "living"
+TURNS = 10  # of a scenario that does not say
 
 
 @frozen(eq=True)
@@ -102,7 +99,7 @@ class Scenario:
     """The tools."""
     sections: tuple[Part, ...]
     """The sections, in order."""
-    turns: int = 10
+    turns: int = TURNS
     """How many turns there are."""
     seconds: tuple[int, ...] = (30, 150)
     """The least and the most seconds before a turn."""
@@ -126,24 +123,6 @@ class Scenario:
     def list_steps(self, turn: int) -> tuple[int, ...]:
         """List how many tools each answer of a turn calls before the last."""
         return next((work.steps for work in self.work if work.turn == turn), ())
-
-    def __post_init__(self) -> None:
-        known = {part.id for part in self.sections}
-        for edit in self.edits:
-            if edit.section not in known:
-                raise InputError(f"the edit before turn {edit.turn} is of {edit.section!r}, which is no section")
-        if len(self.seconds) != 2 or self.seconds[0] > self.seconds[1]:
-            raise InputError("seconds are two numbers, the least and the most before a turn")
-
-
-def read_scenario(text: str, file: str) -> Scenario:
-    """Read a scenario from YAML."""
-    return parse(text, Scenario, file)
-
-
-def find_living() -> Scenario:
-    """Find the scenario that ships with the package."""
-    return read_scenario(read_shipped("data", "scenarios", f"{LIVING}.yaml") or "", f"{LIVING}.yaml")
 
 
 def list_times(scenario: Scenario) -> Iterator[datetime]:

@@ -37,6 +37,7 @@ def open_message(speech: Speech) -> dict[str, Any]:
         "stop_reason": None,
         "stop_sequence": None,
         "usage": {**report(speech), "output_tokens": 1},
+        "diagnostics": {"cache_miss_reason": {"type": speech.diagnosis}} if speech.diagnosis else None,
     }
 
 

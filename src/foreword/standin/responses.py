@@ -64,6 +64,9 @@ def list_items(speech: Speech) -> list[dict[str, Any]]:
 def answer(speech: Speech) -> dict[str, Any]:
     """Write the whole answer."""
     done: dict[str, Any] = {"status": "completed", "output": list_items(speech), "usage": report(speech)}
+    if speech.diagnosis:
+        missed = {"type": "cache_miss", "reason": speech.diagnosis, "cache_missed_tokens": speech.counted.fresh}
+        done |= {"prompt_cache_diagnostics": missed}
     if speech.cut:
         done |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
     return open_answer(speech) | done

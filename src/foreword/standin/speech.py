@@ -25,6 +25,8 @@ class Speech:
     cut: bool = False
     number: int = 1
     """Which answer of this server it is."""
+    diagnosis: str = ""
+    """Why the cache missed, where that was asked."""
 
 
 def part(text: str) -> Iterator[str]:

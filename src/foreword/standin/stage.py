@@ -9,6 +9,7 @@ from typing import Any
 from foreword.caching.blocks import Body, list_blocks
 from foreword.caching.cache import Counted, PrefixCache
 from foreword.frozen import frozen
+from foreword.standin.diagnosis import diagnose, find_compared
 from foreword.standin.script import Breaks, Hangs, Line, Refuses, Says
 from foreword.standin.shapes import SHAPES, Shape, find_model, judge
 from foreword.standin.speech import Speech
@@ -16,6 +17,7 @@ from foreword.tokens import Counter, find
 from foreword.words import Vocabulary
 
 PROVIDERS = {"anthropic": "anthropic", "openai": "openai", "responses": "openai", "gemini": "google"}  # by shape
+NAMED = {"anthropic": "msg", "responses": "resp"}  # how answers are called by those who diagnose
 USUAL = Says(text="Yes.")
 
 
@@ -58,6 +60,7 @@ class StandIn:
         self.cache = PrefixCache(clock, Counter(Vocabulary.O200K).count)
         self._count = Counter(Vocabulary.O200K).count
         self._lock = threading.Lock()
+        self._answered: dict[str, Body] = {}
         self.closing = threading.Event()
         """Set when the server ends, so that nothing hangs on."""
 
@@ -108,6 +111,11 @@ class StandIn:
     def speak(self, received: Received, line: Says | Breaks | Hangs, number: int) -> Speech:
         """Make an answer of a line."""
         calls = line.calls if isinstance(line, Says) else ()
+        body, named = received.body, NAMED.get(received.shape, "")
+        with self._lock:
+            diagnosis = diagnose(received.shape, body, self._answered) if named else ""
+            if named and find_compared(received.shape, body) is not None:
+                self._answered[f"{named}_{number}"] = body
         return Speech(
             model=find_model(received.path, received.body),
             text=line.text,
@@ -116,4 +124,5 @@ class StandIn:
             out=self._count(line.text) + sum(self._count(call.name + call.written) for call in calls),
             cut=isinstance(line, Says) and line.cut,
             number=number,
+            diagnosis=diagnosis,
         )

@@ -48,6 +48,10 @@ class StateReader:
         """Find whose transcript a file of the workspace is; None says that the archive did not write it."""
         return self._ask(("archive", path), None, lambda state: find_archived(state, path))
 
+    def list_paired(self, user: str) -> tuple[str, ...]:
+        """List the identities that were paired with a person, the oldest first."""
+        return self._ask(("paired", user), (), lambda state: list_paired(state, user))
+
     def close(self) -> None:
         """Let go of the file; the next question opens it again."""
         with self._lock:
@@ -91,3 +95,9 @@ class StateReader:
             self._state.close()
         self._state, self._seen, self._version = None, (0, 0), -1
         self._answers.clear()
+
+
+def list_paired(state: sqlite3.Connection, user: str) -> tuple[str, ...]:
+    """List the identities that were paired with a person, the oldest first."""
+    rows = state.execute("SELECT identity FROM identities WHERE user_id = ? ORDER BY paired", (user,))
+    return tuple(str(identity) for (identity,) in rows)

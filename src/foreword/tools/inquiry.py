@@ -9,6 +9,7 @@ from foreword.assembly import Assembly
 from foreword.errors import UnknownName
 from foreword.events.asking import ask
 from foreword.events.branch import lay_out
+from foreword.events.breaks import find_breaks, read_asked, show_causes
 from foreword.events.filter import ASKED, read_filter, read_text
 from foreword.events.line import show_branch, show_line, show_time, sum_up
 from foreword.events.question import find_events, find_trace
@@ -94,8 +95,10 @@ class Inquiry:
         """Say what was spent."""
         refuse_unknown(arguments, ("by", "since", "until"))
         texts = {name: read_text(name, arguments.get(name)) for name in ("by", "since", "until")}
+        wanted = read_asked(texts, self._reader, self._now)
         spending = self._ask(lambda log: find_spending(log, self._reader, texts, self._now))
-        lines = list(show_spending(spending, self._zone))
+        breaks = self._ask(lambda log: find_breaks(log, self._reader, wanted))
+        lines = [*show_spending(spending, self._zone), *show_causes(breaks)]
         text, shown = self._fill(lines)
         return text if shown == len(lines) else f"{text}\n({len(lines) - shown:,} more; ask about a shorter time)"
 

@@ -54,6 +54,27 @@ def test_why(once, provider):
     assert "2 errors" in run.out
 
 
+def test_why_the_cache_missed(once, folder):
+    """/why says first what the ledger did with the prompt and why, then what each call read and what broke."""
+    config = (folder / "foreword.yaml").read_text(encoding="utf-8")
+    ruled = f"{config}prompt: {{files: [{{path: SOUL.md, edits: now}}]}}\n"
+    (folder / "foreword.yaml").write_text(ruled, encoding="utf-8")
+    once("Hello.")
+    first = once("/why").out.splitlines()
+    assert first[0] == "ledger: the session begins with this prompt"
+    assert re.match(r"call 1: 0 of [\d,]+ input tokens read from the cache: 0.0 % read, 0.0 % predicted", first[1])
+    (folder / "SOUL.md").write_text("You are calm, and exact.\n", encoding="utf-8")
+    once("Again.")
+    ledger, soul, call, broken, *rest = once("/why").out.splitlines()
+    assert re.match(r"ledger: rebase from soul at byte [\d,]+, [\d,]+ tokens again .*\(ordered\)", ledger)
+    assert soul == "  soul changed, rebase"
+    assert call.startswith("call 1: ")
+    assert re.match(r"  break by section soul at byte [\d,]+, [\d,]+ tokens again for \$0\.", broken)
+    assert "[provider] api_call" in "\n".join(rest)
+    once("Once more.")
+    assert once("/why").out.startswith("ledger: no section differs from what the session was sent")
+
+
 def test_cost(once):
     """/cost tells what the session cost, and today."""
     assert "this session: nothing was said yet" in once("/cost").out

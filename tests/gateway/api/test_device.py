@@ -25,7 +25,9 @@ def test_told(served):
     first, second = served.provider.requests[-2:]
     assert "timezone=Asia/Tokyo | accept_language=fr-CH | location=Geneva" in read_system(first)
     assert "(Asia/Tokyo)." in read_tail(first)
-    assert "Geneva" not in read_system(second)
+    assert read_system(second) == read_system(first)  # what was sent stays, and what changed is said behind it
+    assert "in the place of “Runtime”" in read_tail(second)
+    assert "Geneva" not in read_tail(second)
     assert "(UTC)." in read_tail(second)
 
 
@@ -37,10 +39,10 @@ def test_header(served):
         client.post("/api/turns", json={"text": "Hello", "client": {"language": "it"}}, headers=headers)
         said = {"model": "reid", "messages": [{"role": "user", "content": "Hello"}]}
         assert client.post("/v1/chat/completions", json=said, headers=headers).status_code == 200
-    header, body, openai = map(read_system, served.provider.requests[-3:])
-    assert "accept_language=de-CH,de;q=0.9" in header
-    assert "accept_language=it" in body
-    assert "accept_language=de-CH,de;q=0.9" in openai
+    header, body, openai = served.provider.requests[-3:]
+    assert "accept_language=de-CH,de;q=0.9" in read_system(header)
+    assert "accept_language=it" in read_tail(body)
+    assert "accept_language=de-CH,de;q=0.9" in read_system(openai)
 
 
 def test_explained(served):

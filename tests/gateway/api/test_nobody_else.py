@@ -25,7 +25,7 @@ BODIES = {
 # What a person may do without naming anything of another's; everything else has to be as if it did not exist.
 OWN = {
     "/healthz", "/readyz", "/v1/models", "/v1/models/{model}", "/api/sessions", "/api/memory", "/api/memory/search",
-    "/api/memory/entry", "/api/events", "/api/cost",
+    "/api/memory/entry", "/api/events", "/api/cost", "/api/cache",
 }  # fmt: skip
 
 

@@ -71,11 +71,12 @@ def find_sent(talk: Talk) -> "list[Sent]":
 
 
 async def show_why(talk: Talk, rest: str) -> str:
-    """Show why a slot is as it is, or what the last turn did, call by call."""
+    """Show why a slot is as it is, or what the ledger and the cache did in the last turn, and then all that it did."""
     if rest:
         for line in explain_slot(list((await talk.foresee()).rows()), rest):
             print_text(clean(line))
         return ""
+    from foreword.events.blamed import explain_cache
     from foreword.events.branch import lay_out
     from foreword.events.question import find_trace
 
@@ -83,6 +84,8 @@ async def show_why(talk: Talk, rest: str) -> str:
         raise InputError(f"{NOTHING_YET}; /why SLOT says why a slot is as it is, and /context lists them")
     desk = sit_down(talk)
     found = desk.ask(lambda log: find_trace(log, desk.reader, talk.turn))
+    for line in explain_cache(found.records):
+        print_text(clean(line))
     if found.records:
         trace.show(list(lay_out(found.records)), found.records, desk)
     else:

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from foreword import __version__
 from foreword.config.schema import Config, HttpServer
-from foreword.gateway.api import chat, explain, health, log, memory, models, reload, sessions, turns
+from foreword.gateway.api import cache, chat, explain, health, log, memory, models, reload, sessions, turns
 from foreword.gateway.api.door import Door
 from foreword.gateway.api.faults import add_faults
 from foreword.gateway.api.spoken import Spoken
@@ -28,6 +28,7 @@ ROUTERS = (
     explain.router,
     memory.router,
     log.router,
+    cache.router,
     reload.router,
     health.router,
 )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from foreword.config.schema import Config
 from foreword.errors import InputError, UnknownName
 from foreword.gateway.schedule.schedules import SITUATION, Destination, Origin, Schedule
+from foreword.store.reader import list_paired
 from foreword.trust import resolve
 from foreword.turn import Turn
 from foreword.words import Delivery, Trust
@@ -36,9 +37,8 @@ def list_addresses(state: sqlite3.Connection, config: Config, user: str) -> list
     person = config.users.get(user)
     if person is None:
         return []
-    paired = state.execute("SELECT identity FROM identities WHERE user_id = ? ORDER BY paired", (user,)).fetchall()
     taken = {identity for name, one in config.users.items() if name != user for identity in one.identities}
-    own = dict.fromkeys([*person.identities, *(identity for (identity,) in paired if identity not in taken)])
+    own = dict.fromkeys([*person.identities, *(one for one in list_paired(state, user) if one not in taken)])
     return [split_address(identity) for identity in own if ":" in identity]
 
 

@@ -1,0 +1,28 @@
+"""Claims about the living session: what leaves the running gateway is what the simulator has."""
+
+from dataclasses import replace
+
+import pytest
+from bench.living import compare_systems, play_through, simulate
+
+from foreword.simulate import find_living
+from foreword.simulate.run import bill
+from foreword.simulate.side import OURS
+
+
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-5", "openai:gpt-5.4", "openai:gpt-5.6"])
+def test_the_same_bytes_and_the_same_figures(tmp_path, model):
+    """Each captured request has the simulator's system part and reads what the ledger said; both cost the same."""
+    whole = find_living()
+    few = 18  # turns: two pauses, two edits, a loop of six tools
+    scenario = replace(whole, turns=few, edits=tuple(edit for edit in whole.edits if edit.turn <= few))
+    played = play_through(str(tmp_path), scenario, model)
+    simulated = simulate(scenario, model, played)
+    assert all(compare_systems(played, simulated))
+    assert played.predicted == played.replayed
+    ours, theirs = bill(played.replayed, simulated.service), simulated.results[OURS]
+    assert ours.share == pytest.approx(theirs.share, abs=0.002)
+    assert ours.usd == pytest.approx(theirs.usd, rel=0.05)  # a script has a longer tail, and shorter calls
+    assert bill(played.counted, simulated.service).share == pytest.approx(ours.share, abs=0.01)
+    assert {told["deed"] for told in played.ledger} <= {"append", "rebase"}
+    assert played.ledger

@@ -1,0 +1,210 @@
+"""Claims about `foreword cache simulate`: tables for people, JSON for programs, and what it refuses."""
+
+import json
+
+import pytest
+
+from foreword.testing import write_files
+
+SMALL = """\
+name: small
+tools: {count: 4, tokens: 300}
+sections: [{id: soul, tokens: 900}, {id: user, pace: session, tokens: 300}]
+turns: 6
+pauses: [{turn: 5, seconds: 900}]
+work: [{turn: 3, calls: 2}]
+edits: [{turn: 4, section: soul}, {turn: 6, section: user, policy: now}]
+"""
+DESIGNS = ["ours", "no cache", "one string with a clock", "static/dynamic split", "oracle"]
+SONNET, GPT = "anthropic:claude-sonnet-5", "openai:gpt-5.4"
+
+
+@pytest.fixture
+def small(folder):
+    """A small scenario in the workspace."""
+    write_files(folder, {"small.yaml": SMALL})
+    return "small.yaml"
+
+
+def test_a_table_for_each_model(say, small):
+    """Each model has a table with what every design reads and costs, beside the oracle."""
+    answer = say("cache", "simulate", small, "--model", SONNET, "--model", GPT)
+    assert answer.code == 0
+    assert [answer.out.count(f"\n {design} ") for design in DESIGNS] == [2] * 5
+    assert answer.out.index(SONNET) < answer.out.index(GPT)
+    assert "rules of anthropic (2026-11), from 1,024 tokens" in answer.out
+    assert "break" not in answer.out
+
+
+def test_json(say, small):
+    """With --json each design has its share, its cost and its multiples."""
+    found = say("cache", "simulate", small, "--json").json
+    assert (found["scenario"], found["turns"]) == ("small", 6)
+    (model,) = found["models"]
+    assert model["model"] == SONNET  # that of the workspace's agent
+    assert list(model["designs"]) == DESIGNS
+    assert model["designs"]["oracle"]["of_oracle"] == 1.0
+    assert model["designs"]["ours"]["read_share"] > model["designs"]["static/dynamic split"]["read_share"]
+    assert "calls" not in model
+
+
+def test_every_call(say, small):
+    """With --calls each call stands on a row, with what was decided and the cause of a break."""
+    out = " ".join(say("cache", "simulate", small, "--calls").out.split())
+    assert "append soul:" in out
+    assert "break by section user at byte" in out
+    assert "static/dynamic split: 2 breaks" in out
+    model = say("cache", "simulate", small, "--calls", "--json").json["models"][0]
+    assert {len(calls) for calls in model["calls"].values()} == {8}
+    assert sum(call["blame"] is not None for call in model["calls"]["ours"]) == 1
+
+
+def test_rules_of_the_workspace(say, small, folder):
+    """What a workspace says about rules and prices holds, and without a workspace the shipped facts do."""
+    before = say("cache", "simulate", small, "--json").json["models"][0]
+    text = (folder / "foreword.yaml").read_text()
+    own = f'{text}models:\n  "{SONNET}": {{cache: prefix, cache_minimum: 64, input_usd: 40}}\n'
+    (folder / "foreword.yaml").write_text(own)
+    after = say("cache", "simulate", small, "--json").json["models"][0]
+    assert (before["rules"]["minimum"], after["rules"]["minimum"]) == (1024, 64)
+    assert after["designs"]["no cache"]["usd"] > 10 * before["designs"]["no cache"]["usd"]
+
+
+def test_without_a_workspace(say, small, folder, tmp_path, monkeypatch):
+    """It works anywhere: the model is then named, or the scenario's own."""
+    monkeypatch.chdir(tmp_path)
+    path = folder / small
+    assert "which model?" in say("cache", "simulate", path).err
+    path.write_text(f"model: {GPT}\n{SMALL}")
+    assert say("cache", "simulate", path).out.startswith(GPT)
+
+
+def test_an_unknown_model(say, small):
+    """A model without facts is played by the rules that are assumed, which is said, and its cost is in tokens."""
+    answer = say("cache", "simulate", small, "--model", "anthropic:claude-sonet-5", "--json")
+    assert "did you mean claude-sonnet-5?" in answer.err
+    assert "rules of anthropic" in answer.err
+    assert "no price of anthropic:claude-sonet-5 is known" in answer.err
+    assert answer.json["models"][0]["unit"] == "tokens"
+    assert answer.json["models"][0]["designs"]["ours"]["usd"] is None
+
+
+def test_beyond_the_window(say, folder):
+    """A session that grows beyond its model's window is played, and that is said."""
+    write_files(folder, {"long.yaml": SMALL.replace("tokens: 900", "tokens: 9000")})
+    answer = say("cache", "simulate", "long.yaml", "--model", "local:smollm2")
+    assert "local:smollm2 has a window of 8,192 tokens, and the session grows to" in answer.err
+    assert " tokens " in answer.out
+
+
+FAULTS = """\
+name: x
+turn: 3
+turns: 5
+seconds: [9, 3]
+sections:
+  - {id: a, pace: turn}
+  - {id: a, tokens: 0}
+pauses: [{turn: 9, seconds: 1}]
+work:
+  - {turn: 2, calls: 1}
+  - {turn: 2, calls: 300}
+folded: [1]
+edits:
+  - {turn: 1, section: b, policy: later}
+  - {turn: 3, section: a}
+  - {turn: 3, section: a}
+"""
+EXPECTED = """\
+bad.yaml:2: turn is not a known key; did you mean 'turns'?
+bad.yaml:4: seconds must be two numbers: the least and the most seconds before a turn
+bad.yaml:6: sections[0].pace must be static or session; what changes with every turn is `tail`
+bad.yaml:7: sections[1].tokens must be between 1 and 200,000, not 0
+bad.yaml:7: sections[1].id repeats 'a' from line 6
+bad.yaml:8: pauses[0].turn must be a turn between 1 and 5, not 9
+bad.yaml:11: work[1].calls must be between 0 and 200, not 300
+bad.yaml:11: work[1].turn is turn 2, as on line 10; name a turn once
+bad.yaml:12: folded[0] must be a turn between 2 and 5, not 1
+bad.yaml:14: edits[0].policy must be one of now, append, cold, next-session, auto, not the text 'later'
+bad.yaml:14: edits[0].turn must be a turn between 2 and 5, not 1
+bad.yaml:14: edits[0].section is 'b', which is no section; there is a, a
+bad.yaml:16: edits[2].section is edited before this turn already, on line 15; join the two edits
+"""
+
+
+def test_faults_of_a_scenario_all_at_once(say, folder):
+    """Every fault of a scenario is named with its line, its key and what is allowed."""
+    write_files(folder, {"bad.yaml": FAULTS})
+    answer = say("cache", "simulate", "bad.yaml")
+    assert answer.code == 2
+    assert answer.err == f"foreword: 13 faults:\n{EXPECTED}"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "s.yaml:1: the file is empty"),
+        ("name: [", "s.yaml:1: this is not valid YAML"),
+        ("name: x\n", "sections is missing"),
+        ("name: x\nsections: []\n", "s.yaml:2: sections must list at least one section"),
+        ("name: x\nturns: 900\nsections: [{id: a, tokens: 90000}]\n", "about 178,146,000 tokens, and at most"),
+        (
+            "name: x\nturns: 999\nwork: [{turn: 2, calls: 190}]\nsections: [{id: a}]\n",
+            "has 1,189 calls of the model, and at most 1,000 are played",
+        ),
+    ],
+)
+def test_what_cannot_be_played(say, folder, text, reason):
+    """A scenario that is empty, broken or too large is refused with what to do."""
+    write_files(folder, {"s.yaml": text})
+    answer = say("cache", "simulate", "s.yaml")
+    assert answer.code == 2
+    assert reason in answer.err
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["cache", "--calls"], "--calls belongs to foreword cache simulate"),
+        (["cache", "simulate", "--session", "x"], "--session belongs to foreword cache without"),
+        (["cache", "simulat"], "did you mean 'simulate'?"),
+        (["cache", "simulate", "none.yaml"], "none.yaml cannot be read: No such file or directory"),
+        (["cache", "simulate", "small.yaml", "--model", ""], "--model needs a name"),
+        (["cache", "simulate", "small.yaml", "--recorded", "r.jsonl"], "name a scenario or --recorded, not both"),
+        (["cache", "simulate", "--recorded", "none.jsonl"], "none.jsonl cannot be read"),
+    ],
+)
+def test_what_is_refused(say, words, reason):
+    """What cannot be meant is refused."""
+    answer = say(*words)
+    assert answer.code == 2
+    assert reason in answer.err
+
+
+def record(turn):
+    """Write down a request of a talk."""
+    texts = [f"Message {at}." for at in range(2 * turn + 1)]
+    messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+    system = {"role": "system", "content": "Be kind.\n" * 600 + ("" if turn < 3 else "Be brief.\n")}
+    return json.dumps({
+        "at": f"2026-11-16T12:0{turn}:00Z", "model": GPT, "shape": "openai",
+        "request": {"model": "gpt-5.4", "messages": [system, *messages]},
+        "usage": {"prompt_tokens": 1_300, "prompt_tokens_details": {"cached_tokens": 1_152 if turn else 0}},
+    })  # fmt: skip
+
+
+def test_recorded(say, folder):
+    """Captured requests are played by the rules of their own model, with what was reported beside."""
+    write_files(folder, {"r.jsonl": "\n".join(map(record, range(4)))})
+    answer = say("cache", "simulate", "--recorded", "r.jsonl", "--calls")
+    assert answer.out.startswith(f"{GPT}: 4 requests, ")
+    assert "1,152 / 0 / 148" in answer.out
+    (play,) = say("cache", "simulate", "--recorded", "r.jsonl", "--json").json["plays"]
+    assert [call["predicted"]["read"] for call in play["calls"]] == [0, 1_792, 1_792, 1_664]
+    assert play["sum"]["reported"]["read"] == 3 * 1_152
+    assert play["sum"]["usd"] == pytest.approx(sum(call["usd"] for call in play["calls"]))
+    other = say("cache", "simulate", "--recorded", "r.jsonl", "--model", SONNET, "--json").json["plays"][0]
+    assert other["calls"][1]["predicted"]["read"] > 1_000
+    assert other["calls"][3]["blame"]["cause"] == "section"
+    assert other["calls"][0]["reported"] is None

@@ -1,0 +1,66 @@
+"""Claims about `GET /api/cache`: breaks over HTTP, for whose calls they were and for nobody below."""
+
+import pytest
+from served import CONFIG, serve_workspace
+
+from foreword.testing import write_files
+
+SOUL = "".join(f"{number}. Say less than you know.\n" for number in range(1, 90))
+FILES = {"foreword.yaml": f"{CONFIG}prompt: {{files: [{{path: SOUL.md, edits: now}}]}}\n", "SOUL.md": SOUL}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A house in which alice has edited her agent's soul in the midst of a conversation."""
+    folder = tmp_path_factory.mktemp("house")
+    with serve_workspace(folder, files=FILES) as served, served.ask_as("alice") as client:
+        client.post("/api/turns", json={"text": "One"})
+        write_files(folder, {"SOUL.md": SOUL.replace("40. Say less", "40. Say more")})
+        served.workspace.refresh(now=True)
+        served.told = client.post("/api/turns", json={"text": "Two"}).json()
+        served.gateway.listeners.recorder.flush(5)
+        yield served
+
+
+def ask(house, user="alice", **params):
+    """Ask about the cache."""
+    with house.ask_as(user) as client:
+        return client.get("/api/cache", params=params)
+
+
+def test_a_break(house):
+    """A break has its cause, its section and byte, what was billed again and what it cost; the ledger its reason."""
+    told = ask(house).json()
+    (broken,) = told["breaks"]
+    assert (broken["turn"], broken["session"]) == (house.told["turn"], house.told["session"])
+    assert (broken["cause"], broken["where"]) == ("section", "soul")
+    assert broken["byte"] > 0
+    assert broken["usd"] > 0
+    assert told["lost"]["causes"] == [
+        {"cause": "section", "breaks": 1, "tokens": broken["tokens"], "usd": broken["usd"], "unpriced": 0}
+    ]
+    (moved,) = told["moves"]
+    assert (moved["deed"], moved["ground"], moved["decisions"][0]["section"]) == ("rebase", "ordered", "soul")
+    assert (told["calls"], told["deeds"]) == (2, {"rebase": 1})
+    assert 0 < told["reported"]["share"] < 1
+    assert told["reported"]["share"] == pytest.approx(told["predicted"]["share"], abs=0.02)
+    assert [(one["model"], one["calls"]) for one in told["calibrations"]] == [("anthropic:claude-sonnet-5", 2)]
+
+
+def test_which(house):
+    """One asks about a time, a session or a person."""
+    session = house.told["session"]
+    assert ask(house, session=session[:8]).json()["calls"] == 2
+    assert ask(house, session="fedcba98").json()["calls"] == 0
+    assert ask(house, user="carol", since="1h").json()["calls"] == 2
+    assert ask(house, until="1h").json()["breaks"] == []
+    assert ask(house, since="sometime").status_code == 422
+
+
+def test_below(house):
+    """Who is below the turn is told what they would be told if it had never been."""
+    answer = ask(house, "bob", session=house.told["session"][:8])
+    told = answer.json()
+    assert answer.status_code == 200
+    assert (told["calls"], told["breaks"], told["moves"], told["deeds"], told["calibrations"]) == (0, [], [], {}, [])
+    assert "soul" not in answer.text

@@ -1,0 +1,340 @@
+"""Claims about the ledger in a running gateway: what providers receive, what it costs, and what is told of it."""
+
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+from house import CONFIG, end, open_house, open_rows, read_log, say, until
+
+from foreword.gateway.message import Incoming
+from foreword.testing import NOON, Called, MovedClock, Refuses, Says, listen, write_files
+
+RULE = "Say less than you know, and never more than you were asked.\n"
+SOUL = "".join(f"{number}. {RULE}" for number in range(1, 90))
+RULED = CONFIG + "situations: {dm: {prompt_overlay: situations/dm.md}}\n"
+FILES = {"foreword.yaml": CONFIG, "SOUL.md": SOUL}
+GOVERNED = {"foreword.yaml": RULED, "SOUL.md": SOUL, "situations/dm.md": "Be kind."}
+EDITED = SOUL.replace("40. Say less", "40. Say more")
+
+
+def strip(value):
+    """Take the cache marks off a request."""
+    if isinstance(value, list):
+        return [strip(one) for one in value]
+    if isinstance(value, dict):
+        return {name: strip(one) for name, one in value.items() if name != "cache_control"}
+    return value
+
+
+def read_system(request):
+    """Read the system part of a request."""
+    return "".join(part["text"] for part in request.body["system"])
+
+
+def extends(one, other):
+    """Whether a request begins with all of another, marks apart."""
+    before, after = strip(one.body), strip(other.body)
+    told = all(before[name] == after[name] for name in ("system", "tools"))
+    return told and after["messages"][: len(before["messages"])] == before["messages"]
+
+
+def list_facts(folder, kind, name):
+    """List one fact of all events of a type."""
+    return [facts[name] for type_, _, _, facts in read_log(folder) if type_ == kind and name in facts]
+
+
+@pytest.fixture
+def clock():
+    """A clock that only moves when it is told to."""
+    return MovedClock(NOON)
+
+
+@pytest.fixture
+def stand_in(clock):
+    """A provider on the loopback, with the same clock."""
+    with listen(clock=clock) as one:
+        yield one
+
+
+@pytest.fixture
+def run(tmp_path, stand_in, clock):
+    """Have a talk with the gateway of a house."""
+
+    def run(talk, files=FILES, **options):
+        async def main():
+            async with open_house(tmp_path, stand_in, files, clock=clock, **options) as gateway:
+                return await talk(gateway)
+
+        return asyncio.run(main())
+
+    return run
+
+
+def edit(gateway, folder, **files):
+    """Edit files, and let the gateway see it at once."""
+    write_files(folder, {name.replace("__", "/") + ".md": text for name, text in files.items()})
+    gateway.workspace.refresh(now=True)
+
+
+def test_an_edit_is_said_once_and_moves_nothing(tmp_path, stand_in, clock, run):
+    """An edit of SOUL.md in a warm session travels with the next message; all that was sent stays where it was."""
+
+    async def talk(gateway):
+        for number in range(5):
+            if number == 2:
+                edit(gateway, tmp_path, SOUL=EDITED)
+            assert (await say(gateway, f"Message {number}")).text == "Yes."
+            clock.move(30)
+
+    run(talk)
+    requests = stand_in.requests
+    assert all(extends(one, other) for one, other in pairwise(requests))
+    assert ["40. Say more" in json.dumps(one.body["messages"][-1]) for one in requests] == [
+        False, False, True, False, False,
+    ]  # fmt: skip
+    (told,) = list_facts(tmp_path, "prompt_built", "ledger")
+    assert (told["deed"], [one["section"] for one in told["decisions"]]) == ("append", ["soul"])
+
+
+def test_a_restart_changes_nothing(tmp_path, stand_in, clock, run):
+    """A process that ends leaves the ledger to the next one: the prompt is the same, and an edit is said once."""
+
+    async def first(gateway):
+        await say(gateway, "One")
+        edit(gateway, tmp_path, SOUL=EDITED)
+        await say(gateway, "Two")
+
+    async def second(gateway):
+        clock.move(60)
+        await say(gateway, "Three")
+
+    run(first)
+    run(second, {**FILES, "SOUL.md": EDITED})
+    assert all(extends(one, other) for one, other in pairwise(stand_in.requests))
+    assert "40. Say more" not in json.dumps(stand_in.requests[2].body["messages"][-1])
+
+
+def test_a_cold_cache_takes_up_what_was_said(tmp_path, stand_in, clock, run):
+    """After a long pause the prompt itself has the edit, and one line says that the earlier words count no longer."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        edit(gateway, tmp_path, SOUL=EDITED)
+        await say(gateway, "Two")
+        clock.move(3 * 3600)
+        await say(gateway, "Three")
+
+    run(talk)
+    one, two, three = stand_in.requests
+    assert read_system(one) == read_system(two)
+    assert "40. Say more" in read_system(three)
+    assert "40. Say less" not in read_system(three)
+    newest = json.dumps(three.body["messages"][-1])
+    assert "Soul" in newest or "soul" in newest
+    assert "40. Say more" not in newest
+    told = list_facts(tmp_path, "prompt_built", "ledger")[-1]
+    assert told["rebase"]["ground"] == "cold"
+
+
+def test_what_waits_for_the_next_session(tmp_path, stand_in, clock, run):
+    """A file whose edits wait for the next session is as it was in this one, and as it is in the next."""
+    files = {**FILES, "foreword.yaml": CONFIG + "prompt: {files: [{path: SOUL.md, edits: next-session}]}\n"}
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        edit(gateway, tmp_path, SOUL=EDITED)
+        await say(gateway, "Two")
+        clock.move(3 * 3600)
+        await say(gateway, "Three")
+        await say(gateway, "Four", channel="web")
+
+    run(talk, files)
+    assert ["40. Say more" in one.raw.decode() for one in stand_in.requests] == [False, False, False, True]
+    assert {told["decisions"][0]["deed"] for told in list_facts(tmp_path, "prompt_built", "ledger")} == {"hold"}
+
+
+def test_what_is_predicted_is_what_is_reported(tmp_path, stand_in, clock, run):
+    """Over edits, pauses and tools, what a provider reads from its cache is what the ledger said it would."""
+
+    async def talk(gateway):
+        for number in range(12):
+            if number in (3, 7):
+                edit(gateway, tmp_path, SOUL=SOUL.replace(f"{number}. Say", f"{number}. Do not say"))
+            if number % 4 == 1:
+                stand_in.follow(Says(calls=(Called(name="system_status", arguments={}),)), Says(text="Yes."))
+            await say(gateway, f"Message {number}")
+            clock.move(1200 if number == 8 else 45)
+
+    run(talk)
+    calls = [event for event in read_log(tmp_path) if event[0] == "api_call"]
+    assert len(calls) == len(stand_in.requests) == 15
+    scale = [one.counted.total for one in stand_in.requests]
+    for (_, _, _, facts), request, total in zip(calls, stand_in.requests, scale, strict=True):
+        predicted = facts["cache"]["predicted"]
+        ours = sum(predicted[name] for name in ("read", "write", "fresh"))
+        assert predicted["read"] / ours == pytest.approx(request.counted.read / total, abs=0.02)
+        assert (predicted["read"] == 0) == (request.counted.read == 0)
+
+
+def test_what_governs_never_travels_in_a_message(tmp_path, stand_in, run):
+    """An edit of a situation's rules is in the system part at once, where the model takes no other system message."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        edit(gateway, tmp_path, situations__dm="Never name a price.")
+        await say(gateway, "Two")
+
+    run(talk, GOVERNED)
+    two = stand_in.requests[1]
+    assert "Never name a price." in read_system(two)
+    assert "Never name a price." not in json.dumps(two.body["messages"])
+    (told,) = list_facts(tmp_path, "prompt_built", "ledger")
+    assert told["rebase"]["ground"] == "governing"
+    assert told["rebase"]["tokens"] > 0
+
+
+def test_a_system_message_in_mid_conversation(tmp_path, stand_in, run):
+    """Where the model takes one, what governs is told behind the newest message, and stays there for good."""
+    files = {**GOVERNED, "foreword.yaml": RULED.replace("claude-sonnet-5", "claude-opus-5")}
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        edit(gateway, tmp_path, situations__dm="Never name a price.")
+        stand_in.follow(Says(calls=(Called(name="system_status", arguments={}),)), Says(text="Yes."))
+        await say(gateway, "Two")
+        await say(gateway, "Three")
+
+    run(talk, files)
+    assert all(extends(one, other) for one, other in pairwise(stand_in.requests))
+    assert [one.refused for one in stand_in.requests] == [""] * 4
+    roles = [message["role"] for message in stand_in.requests[-1].body["messages"]]
+    assert roles == ["user", "assistant", "user", "system", "assistant", "user", "assistant", "user"]
+    assert "Never name a price." in json.dumps(stand_in.requests[-1].body["messages"][3])
+
+
+def test_text_that_may_not_be_seen_any_more(tmp_path, stand_in, run):
+    """A file that is closed to a session leaves its prompt, its history and its ledger at once, and nothing says so."""
+    listed = CONFIG + "prompt: {files: [{path: notes.md, trust: familiar}]}\n"
+    files = {**FILES, "foreword.yaml": listed, "notes.md": "The gate code is 4711.\n"}
+
+    async def talk(gateway):
+        await say(gateway, "One", user="bob")
+        edit(gateway, tmp_path, notes="The gate code is 4712 now.\n")
+        await say(gateway, "Two", user="bob")
+        write_files(
+            tmp_path,
+            {"foreword.yaml": listed.replace("path: notes.md, trust: familiar", "path: notes.md, trust: full")},
+        )
+        gateway.workspace.refresh(now=True)
+        await say(gateway, "Three", user="bob")
+
+    run(talk, files)
+    one, two, three = (request.raw.decode() for request in stand_in.requests)
+    assert "4711" in one
+    assert "4712" in two
+    assert "471" not in three
+    assert "notes" not in json.dumps(stand_in.requests[2].body["messages"])
+    with open_rows(tmp_path) as state:
+        kept = [
+            str(row) for table in ("history", "ledgers", "bases") for row in state.execute(f"SELECT * FROM {table}")
+        ]
+    assert not any("471" in row for row in kept)
+
+
+def test_a_fork_knows_what_it_was_told(tmp_path, stand_in, run):
+    """A fork has the same prompt as its session; one from before an edit is told of it anew."""
+
+    async def talk(gateway):
+        first = await say(gateway, "One")
+        edit(gateway, tmp_path, SOUL=EDITED)
+        await say(gateway, "Two")
+        late = await gateway.sessions.fork(first.session)
+        await say(gateway, "Three", session=late.id)
+        early = await gateway.sessions.fork(first.session, 1)
+        await say(gateway, "Four", session=early.id)
+
+    run(talk)
+    two, three, four = stand_in.requests[1:]
+    assert extends(two, three)
+    assert "40. Say more" in four.raw.decode()
+    assert "40. Say less" not in read_system(four) or "40. Say more" in json.dumps(four.body["messages"][-1])
+
+
+def test_a_turn_that_says_nothing_has_told_nothing(tmp_path, stand_in, run):
+    """Where a turn leaves no words in the history, what it was told with is said again."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        edit(gateway, tmp_path, SOUL=EDITED)
+        stand_in.follow(Refuses(status=400, message="no"), Says(text="Yes."))
+        await say(gateway, "Two")
+        await say(gateway, "Three")
+
+    run(talk)
+    refused, newest = stand_in.requests[1:]
+    assert "40. Say more" in json.dumps(refused.body["messages"][-1])
+    assert newest.raw.decode().count("40. Say more") >= 1
+
+
+def test_a_turn_that_goes_on_says_nothing_new(tmp_path, stand_in, run):
+    """A turn that was left after a tool goes on with the prompt it had, and an edit since then waits for the next."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        called = Says(calls=(Called(name="system_status", arguments={}),))
+        stand_in.follow(called, *[Refuses(status=529, message="busy")] * 4, Says(text="Yes."), Says(text="Yes."))
+        accepted = await gateway.accept(Incoming(text="Two", user="alice"))
+        await until(lambda: len(stand_in.requests) >= 4)
+        edit(gateway, tmp_path, SOUL=EDITED)
+        await end(gateway, accepted.turn)
+        await say(gateway, "Three")
+
+    run(talk)
+    *before, newest = stand_in.requests
+    assert not any("40. Say more" in request.raw.decode() for request in before)
+    assert "40. Say more" in json.dumps(newest.body["messages"][-1])
+    assert all(extends(one, other) for one, other in pairwise(before) if not one.refused)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_the_provider_is_asked_too(tmp_path, stand_in, run, asked):
+    """Where the owner wants it, a provider says why its cache missed, and that stands beside what the ledger says."""
+    config = RULED + ("providers: {anthropic: {diagnostics: true}}\n" if asked else "")
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        await say(gateway, "Two")
+        edit(gateway, tmp_path, situations__dm="Never name a price.")
+        await say(gateway, "Three")
+
+    run(talk, {**GOVERNED, "foreword.yaml": config})
+    sent = [request.body.get("diagnostics") for request in stand_in.requests]
+    assert sent == ([{"previous_message_id": each} for each in (None, "msg_1", "msg_2")] if asked else [None] * 3)
+    blames = [facts["blame"] for facts in list_facts(tmp_path, "api_call", "cache")]
+    assert blames[:2] == [None, None]
+    assert (blames[2]["cause"], blames[2]["where"]) == ("section", "overlay")
+    assert blames[2]["confirmed"] is (True if asked else None)
+
+
+def test_a_forgotten_memory_leaves_the_prompt_at_once(tmp_path, stand_in, run):
+    """What is forgotten in a turn is in no ledger after it, and the next prompt has not a word of it."""
+
+    async def talk(gateway):
+        saved = {"text": "The gate code is 4711, and the dog is called Bello.", "store": "private"}
+        stand_in.follow(Says(calls=(Called(name="save_memory", arguments=saved),)), Says(text="Yes."))
+        await say(gateway, "Remember it.")
+        await say(gateway, "And?")
+        (path,) = [str(file.relative_to(tmp_path / "memory")) for file in (tmp_path / "memory").rglob("*.md")]
+        assert path in json.dumps(strip(stand_in.body))
+        stand_in.follow(Says(calls=(Called(name="forget_memory", arguments={"path": path}),)), Says(text="Yes."))
+        await say(gateway, "Forget it.", asks=False)
+        await say(gateway, "And?")
+        return path
+
+    path = run(talk)
+    assert path not in read_system(stand_in.requests[-1])
+    assert path not in json.dumps(stand_in.requests[-1].body["messages"][-1])
+    with open_rows(tmp_path) as state:
+        kept = [state.execute(f"SELECT * FROM {table}").fetchall() for table in ("ledgers", "bases")]
+    assert path not in str(kept)

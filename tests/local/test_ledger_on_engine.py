@@ -1,0 +1,83 @@
+"""Claims about the ledger on the real engine: of each turn it evaluates what is new, and next to nothing else."""
+
+import asyncio
+
+from bench.on_engine import by_turn, divide, play_all
+from embedded import MODEL, Embedded, ask
+
+from foreword import Turn
+from foreword.events.event import EventType
+from foreword.events.reader import find_context
+from foreword.events.trace import Trace
+from foreword.ledger import Deed
+from foreword.local.engine import Engine
+from foreword.local.setup import Setup
+from foreword.simulate import read_scenario
+from foreword.simulate.design import set_stage
+from foreword.simulate.ours import Kept, make_service
+from foreword.simulate.session import play
+from foreword.tokens import find
+from foreword.words import Mode
+
+SHORT = """
+name: short
+seed: 3
+sections: [{id: soul, tokens: 72}, {id: rules, tokens: 48}, {id: user, pace: session, tokens: 36}]
+turns: 6
+work: [{turn: 2, calls: 1}]
+message: 24
+result: 24
+edits: [{turn: 3, section: soul, grow: 12}, {turn: 5, section: user, grow: 12}]
+"""
+MOST = 1.05  # times what is new, as the engine itself counts it
+TEMPLATE = 24  # tokens that the template puts around the messages of one turn, with what is counted a little low
+
+
+def test_only_what_is_new(environ):
+    """Through edits, clock ticks and a tool call, a turn evaluates what is new and at most a twentieth more."""
+    scenario = read_scenario(SHORT, "short.yaml")
+    kept = Kept(set_stage(scenario), make_service(find(MODEL, {}), None))
+    done = asyncio.run(play_all(play(scenario), {"ours": kept}, environ, 6))["ours"]
+    later = [one for one in done if one.turn > 1]
+    assert [standing.deed for standing in kept.standings[1:]] == [
+        Deed.REUSE, Deed.APPEND, Deed.REUSE, Deed.APPEND, Deed.REUSE
+    ]  # fmt: skip
+    assert [turn for turn in by_turn(later) if not 1.0 <= divide(turn) <= MOST] == []
+
+
+def test_a_question_beside_a_conversation(tmp_path, environ):
+    """Who asks the model for a summary, or has a subagent ask it, finds the conversation in its slot afterwards."""
+
+    async def talk():
+        async with Embedded(tmp_path, environ, longest=4) as house:
+            await house.say("a", "Hello, who are you?")
+            beside = Turn(user="alice", situation="dm", session="a", message="Sum it up.", mode=Mode.NONE)
+            assembly = house.workspace.assemble(beside)
+            with Trace(house.heard, find_context(assembly)).step(EventType.SESSION_COMPACTED) as step:
+                await house.loop.ask(assembly, step)
+            helper = Turn(user="alice", situation="dm", session="a", message="Find a fruit.", mode=Mode.MINIMAL)
+            await house.run(helper, apart=True)
+            outcome = await house.say("a", "Name a fruit.")
+            fresh = outcome.usage.tokens_in - outcome.usage.cache_read
+            tail = sum(block.tokens for block in house.assembly.prompt.blocks[-1:])
+            assert 0 < fresh <= house.assembly.terms.meter.count("Name a fruit.") + tail + TEMPLATE, outcome.usage
+
+    asyncio.run(talk())
+
+
+def test_more_sessions_than_slots(weights):
+    """A session that has lost its slot to another finds what was evaluated of it when it comes back."""
+    engine = Engine(Setup(path=weights, weights=None, window=512, slots=1, aside=64))
+    try:
+        running = engine.start()
+
+        def say(name):
+            told = {"role": "system", "content": f"{name} keeps a garden by the river. " * 10}
+            said = [told, {"role": "user", "content": f"Hello, {name}."}]
+            return ask(running, "/v1/chat/completions", {"messages": said, "id_slot": 0, "max_tokens": 1})["timings"]
+
+        first = say("Ada")["prompt_n"]
+        assert say("Bob")["prompt_n"] > 0.9 * first
+        assert say("Ada")["prompt_n"] == 1  # one is evaluated in any case
+    finally:
+        engine.stop()
