@@ -33,6 +33,9 @@ CLAIMED = (
     "turns.id, turns.text, turns.request, turns.attempt, turns.place, turns.received, turns.taken, turns.usage,"
     f" turns.cost_usd, {', '.join(f'sessions.{name.strip()}' for name in COLUMNS.split(','))}"
 )
+DUE = """
+SELECT 1 FROM turns WHERE finished IS NULL
+AND (state IN ('waiting', 'queued') AND due <= ? OR state = 'running' AND lease_owner != ?) LIMIT 1"""
 CLAIM = """
 UPDATE turns SET state = 'running', attempt = attempt + 1, lease_owner = ?, lease_until = ? WHERE number IN (
     SELECT number FROM turns AS mine
@@ -111,7 +114,13 @@ class SqliteInbox:
 
     async def claim(self, most: int) -> Sequence[Claimed]:
         """Claim turns that are due, one of each session, and those that a dead process left."""
+        if not await self._writer.look(self._is_due):  # mostly there is nothing, and then nobody waits for the writer
+            return []
         return await self._writer.do(lambda state: self._claim(state, most))
+
+    def _is_due(self, state: sqlite3.Connection) -> bool:
+        """Whether there may be anything to claim: something that waits, or that another process works on."""
+        return state.execute(DUE, (self._clock().timestamp(), self._owner)).fetchone() is not None
 
     def _claim(self, state: sqlite3.Connection, most: int) -> list[Claimed]:
         now = self._clock()
