@@ -9,7 +9,19 @@ from fastapi import FastAPI
 
 from foreword import __version__
 from foreword.config.schema import Config, HttpServer
-from foreword.gateway.api import cache, chat, explain, health, log, memory, models, reload, sessions, turns
+from foreword.gateway.api import (
+    cache,
+    chat,
+    explain,
+    health,
+    log,
+    memory,
+    models,
+    reload,
+    schedules,
+    sessions,
+    turns,
+)
 from foreword.gateway.api.door import Door
 from foreword.gateway.api.faults import add_faults
 from foreword.gateway.api.spoken import Spoken
@@ -25,6 +37,7 @@ ROUTERS = (
     models.router,
     turns.router,
     sessions.router,
+    schedules.router,
     explain.router,
     memory.router,
     log.router,
