@@ -50,7 +50,7 @@ def test_window_of_a_file(tmp_path):
 
 
 def test_room_of_a_file(tmp_path):
-    """A small model has all slots and room for what is set aside; a large one has one slot, and nothing is set aside of it."""
+    """A small model has all slots and room to set conversations aside; a large one has one slot, and no such room."""
     setups = [
         prepare(find(f"local:{write(tmp_path, header({**SMALL, 'llama.block_count': blocks}))}", {}), {})
         for blocks in (2, 3_000)
