@@ -33,6 +33,17 @@ class Row:
     lines: str
 
 
+@frozen(eq=True)
+class Edit:
+    """What was decided about one edit of a file."""
+
+    path: str
+    sha256: str
+    """Of the text that it is about."""
+    policy: Policy
+    decided: str
+
+
 def find_ledger(state: sqlite3.Connection, session: str) -> Row | None:
     """Find the ledger of a session."""
     row = state.execute(FIND, (session,)).fetchone()
@@ -144,6 +155,18 @@ def decide_edit(state: sqlite3.Connection, path: str, sha: str, policy: Policy) 
         " SET sha256 = excluded.sha256, policy = excluded.policy, decided = excluded.decided",
         (path, sha, str(policy), stamp()),
     )
+
+
+def undo_edit(state: sqlite3.Connection, path: str) -> bool:
+    """Undo what was decided about an edit of a file; return whether there was something."""
+    return state.execute("DELETE FROM edits WHERE path = ?", (path,)).rowcount > 0
+
+
+def list_edits(state: sqlite3.Connection) -> list[Edit]:
+    """List what was decided, the newest first."""
+    asked = "SELECT path, sha256, policy, decided FROM edits ORDER BY decided DESC, path"
+    return [Edit(path=path, sha256=sha, policy=Policy(policy), decided=decided)
+            for path, sha, policy, decided in state.execute(asked)]  # fmt: skip
 
 
 def read_calibrations(state: sqlite3.Connection) -> Mapping[str, Calibration]:
