@@ -1,6 +1,6 @@
 """The living session on the embedded engine: what it evaluates of each turn, and when the first word comes.
 
-The session is the one of `python -m bench cache`, in small, so that a model with 8,192 tokens can play it: 12 turns
+The session is the one of `foreword bench cache`, in small, so that a model with 8,192 tokens can play it: 12 turns
 instead of 60, a twelfth of the prompt, 8 tool calls, and all of the 8 edits. It is played by our ledger and, turn by
 turn beside it on the same engine, with everything in one system string that ends with a clock.
 
@@ -22,9 +22,9 @@ from bench.figure import Figure
 from bench.on_engine import Done, by_turn, divide, play_all
 from foreword.ledger import Standing
 from foreword.runtime.choosing import EMBEDDED
+from foreword.simulate import Scenario, read_scenario
 from foreword.simulate.design import OneString, set_stage
 from foreword.simulate.ours import Kept, make_service
-from foreword.simulate.scenario import Scenario, read_scenario
 from foreword.simulate.session import play
 from foreword.tokens import find
 

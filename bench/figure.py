@@ -1,27 +1,13 @@
-"""A figure: what was measured, what was aimed at, and what the baseline took in the same run."""
+"""Figures, and the times of single calls."""
 
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from foreword.figure import Figure
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One measured value in its unit; the aim is an upper bound."""
-
-    name: str
-    value: float
-    unit: str
-    aim: float | None = None
-    baseline: str = ""
-
-    @property
-    def verdict(self) -> str:
-        """Whether the aim was met."""
-        if self.aim is None:
-            return ""
-        return "met" if self.value <= self.aim else "missed"
+__all__ = ["Figure", "Times", "clock"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,10 @@ def test_no_configuration(tmp_path: Path) -> None:
         (HEAD + b"models: {x: {window: -5}}\n", "yaml:3: models.x.window must not be below 0"),
         (HEAD + b"models: {x: {factor: 0}}\n", "yaml:3: models.x.factor must be above 0"),
         (HEAD + b"models: {x: {input_usd: -1}}\n", "yaml:3: models.x.input_usd must not be below 0"),
+        (
+            HEAD + b"models:\n  x: {cache: antropic}\n",
+            "yaml:4: models.x.cache is 'antropic', which is not a cache that is known; did you mean .anthropic.",
+        ),
     ],
 )
 def test_broken_configuration(tmp_path: Path, raw: bytes, words: str) -> None:

@@ -17,6 +17,7 @@ from foreword.config import Config, load
 from foreword.config.structure import structure
 from foreword.errors import ConfigError, Fault, InputError, UnknownName, WorkspaceError, suggest
 from foreword.ledger import NOTHING_FROZEN, Ledger
+from foreword.memo import Memo
 from foreword.memory import Memory
 from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES, Files
@@ -24,9 +25,11 @@ from foreword.sources.document import Trouble
 from foreword.sources.ground import Ground
 from foreword.sources.passage import Passage
 from foreword.sources.settled import Settled
+from foreword.sources.supposed import suppose
 from foreword.sources.wording import judge_wording
 from foreword.store.reader import StateReader
 from foreword.tokens import Counter, Meter, ModelFacts, find
+from foreword.tokens.caches import list_rules
 from foreword.tokens.shelf import CountShelf
 from foreword.tools import (
     BUILT_IN,
@@ -125,6 +128,18 @@ class Workspace:
             if counter.fresh >= FRESH_COUNTS:
                 counter.save()
         return assembly
+
+    def suppose(self, texts: Mapping[str, str | None]) -> Callable[[Turn, Ledger], Assembly]:
+        """Assemble turns as if files had other texts, or were not there; nothing is written or remembered of it."""
+        files, now = suppose(self.files.root, texts), self.ground
+        ground = replace(now, files=files, memories=None, memo=Memo(), scratch=Memo(), lock=Lock())
+
+        def assemble_so(turn: Turn, ledger: Ledger) -> Assembly:
+            complete = self.complete(turn, ground)
+            name = complete.blueprint or ground.config.agents[complete.agent].blueprint
+            return assemble(complete, ground, self.blueprint(name), ledger)
+
+        return assemble_so
 
     def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         """Run one of the built-in tools that a prompt names, at the clearance of its turn."""
@@ -291,7 +306,7 @@ class Workspace:
         self.close()
 
     def _load(self, text: str) -> Config:
-        return load(text, blueprints=self.blueprint_names())
+        return load(text, blueprints=self.blueprint_names(), list_caches=list_rules)
 
     def _lay_ground(self, config: Config, text: str) -> Ground:
         meters: dict[str, Meter] = {}

@@ -335,3 +335,11 @@ def test_withheld_is_told_to_the_owner(say):
     rows = {row["id"]: row for row in say("build", "--json", "--user", "bob").json["sections"]}
     assert rows["user"]["verdict"] == "withheld"
     assert rows["user"]["sha256"] is None
+
+
+def test_a_spoiled_text(say, folder):
+    """That a built-in text stands in for a file that cannot be used is said, also where only the prompt is printed."""
+    (folder / "SOUL.md").write_bytes(b"\xff\xfe")
+    answer = say("build")
+    assert answer.code == 0
+    assert "SOUL.md is not UTF-8 in line 1; save it as UTF-8; the built-in text stands in" in answer.err

@@ -87,10 +87,15 @@ def test_bad_input(say, monkeypatch, words, said):
 
 
 def test_unknown_person(say):
-    """A person whom the configuration does not know is a warning."""
-    answer = say("instructions", "set", "x", "--user", "mallory")
-    assert answer.code == 0
-    assert "'mallory' is not among the users" in answer.err
+    """For a person whom the configuration does not know nothing is kept; what is there can be seen and removed."""
+    answer = say("instructions", "set", "x", "--user", "bobb")
+    assert answer.code == 2
+    assert "unknown user 'bobb'; did you mean 'bob'?" in answer.err
+    for action in ("show", "clear"):
+        answer = say("instructions", action, "--user", "mallory")
+        assert answer.code == 0
+        assert "'mallory' is not among the users" in answer.err
+    assert say("instructions", "show", "--user", "bobb").out == "(none)\n"
 
 
 def test_told(say):

@@ -104,3 +104,12 @@ def test_run_now(say, folder, monkeypatch):
         answer = say("schedule", "run", "brief")
     assert (answer.code, answer.out) == (0, "Good morning.\n")
     assert "Morning check." in str(provider.requests[0].body)
+
+
+def test_list_of_an_unknown_person(say):
+    """That a person is not known is said, beside what is planned for them."""
+    answer = say("schedule", "list", "--user", "bobb")
+    assert answer.code == 0
+    assert "unknown user 'bobb'; did you mean 'bob'?" in answer.err
+    assert "nothing is planned" in answer.out
+    assert say("schedule", "list", "--user", "bob").err == ""

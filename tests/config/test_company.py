@@ -24,6 +24,7 @@ HEAD = "owner: alice\nusers:\n  alice: {identities: ['telegram:1001']}\n  bob: {
         ("rooms: {r: {places: ['-100']}}", ":5: rooms.r.places[0] must be a channel, a colon and"),
         ("rooms:\n  r: {places: ['t:1']}\n  s: {places: ['t:1']}", ":7: rooms.s.places[0] is 't:1', which is a room"),
         ("rooms:\n  r: {places: ['t:1']}\n  't:1': {}", ":6: rooms.r.places[0] is 't:1', which is a room already"),
+        ("strangers: {turns: -1}", ":5: strangers.turns must not be below 0, not -1"),
         ("rooms: {r: {members: [alcie]}}", ":5: rooms.r.members[0] is 'alcie', who is not listed under users; did you"),
         ("rooms: {r: {trigger: sometimes}}", ":5: rooms.r.trigger must be"),
         ("rooms: {r: {trigger: regex}}", ":5: rooms.r.pattern is missing"),

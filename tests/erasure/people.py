@@ -12,18 +12,21 @@ from foreword.events.listening import listen
 from foreword.events.trace import Timepiece, Trace
 from foreword.gateway.admission import admit
 from foreword.gateway.archive import describe_archive, show, write_file
+from foreword.gateway.bookkeeping import Entry, Lesson, read_books
 from foreword.gateway.compaction import write_summary
 from foreword.gateway.inbox import Arrival, Ending, Spent
 from foreword.gateway.lane import find_lane
 from foreword.gateway.message import Incoming, State
-from foreword.gateway.past import fold
+from foreword.gateway.past import fold, read_past
+from foreword.gateway.preparing import join
 from foreword.gateway.room import catch_up, find_words
 from foreword.gateway.session import get_session
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.transcript import read_transcript
 from foreword.gateway.writer import Writer
 from foreword.memory import Note
-from foreword.runtime.history import close, say
+from foreword.runtime.accounting import Accounting
+from foreword.runtime.history import close, recount, say
 from foreword.store.archives import reserve, settle
 from foreword.store.instructions import replace_instructions
 from foreword.store.plans import add_plan
@@ -131,7 +134,8 @@ class People:
 
     async def _talk(self, incoming, reply):
         claimed, key = await self.begin(incoming)
-        messages = close((say(find_words(incoming)),), reply)
+        entry, texts = await self._send(claimed)
+        messages = close((say(*texts),), reply)
         ending = Ending(
             state=State.ANSWERED,
             text=reply,
@@ -140,10 +144,33 @@ class People:
             now=self.clock(),
             prompt_hash=key,
             tokens=10,
+            entry=entry,
         )
         await self.inbox.finish(claimed, ending)
         self.clock.move(60)
         return claimed.session
+
+    async def _send(self, claimed):
+        """Send a request to nobody; say what its session has sent by then, and the message as it was sent."""
+        session, incoming = claimed.session, claimed.incoming
+        past, books = await self.writer.do(lambda state: (read_past(state, session.id), read_books(state, session.id)))
+        turn = Turn(
+            agent="reid",
+            user=incoming.user,
+            room=incoming.room,
+            situation=incoming.situation,
+            session=session.id,
+            message=find_words(incoming),
+            history=recount(join(past)),
+        )
+        book = books.open(self.workspace, turn, self.clock(), folded=False, waits=False)
+        assembly = self.workspace.assemble(turn, book)
+        accounting = Accounting(assembly, "anthropic", books.frozen, claimed.turn)
+        request = accounting.mark(assembly.envelope("anthropic").request, self.clock())
+        settled = accounting.settle(Usage(tokens_in=100, tokens_out=10), {})
+        lesson = Lesson(model="anthropic:claude-sonnet-5", counted=90, reported=100)
+        newest = request["messages"][-1]["content"]
+        return Entry(frozen=settled.frozen, lessons=(lesson,)), [part["text"] for part in newest]
 
     def do(self, work):
         """Change the state."""
@@ -233,6 +260,8 @@ def make_people(folder, tokens):
     people.talk("alice", "I am the owner OWNERTOKEN and this is mine", "Yes.")
     for user, token in tokens.items():
         people.settle_in(user, token)
+        # The owner's session has begun before, and is told of what it did not know then.
+        people.talk("alice", "What is new, OWNERTOKEN asks", "Much.")
     assert people.house  # everything is written
     return people
 

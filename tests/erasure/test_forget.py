@@ -14,7 +14,6 @@ from foreword.erasure.holdings import HOLDINGS
 from foreword.erasure.house import find_house
 from foreword.errors import InputError, UnknownName
 from foreword.events.forgetting import PLACE
-from foreword.events.prompts import find_text
 from foreword.gateway.moment import write_moment
 from foreword.memory.entry import Confirmed
 from foreword.memory.facts import add_fact
@@ -23,6 +22,8 @@ from foreword.testing import make_workspace, write_files
 from foreword.turn import Turn
 from foreword.words import Trust
 
+# What is written anew without them, and how many columns name a row of it; a base is named by what it holds.
+RETOLD = {"history": 2, "ledgers": 1, "bases": 0}
 ALWAYS_THERE = {".foreword/state.sqlite-wal", ".foreword/memory.sqlite-wal", ".foreword/events.sqlite-wal"}
 
 
@@ -59,17 +60,28 @@ def test_bytes_of_earlier_removals_go_too(people):
 
 
 def test_rows_of_others_stay_byte_for_byte(people):
-    """Each row of the state that is not theirs is what it was, and no row is new."""
+    """Each row of the state that is not theirs is what it was; none is new, but where others were told of them."""
     before = dump_rows(people.folder)
     forget(people.house, "bob")
     after = dump_rows(people.folder)
-    theirs = lambda row: "bob" in repr(row)  # noqa: E731 - it says what it is
     lanes = {row[0] for row in before["sessions"] if row[5] == "bob"}
     gone = {turn[1] for turn in before["turns"] if turn[3] == "bob"}
+    # A ledger shows a person by its base, which is a row of its own, or by the hash of what they said there.
+    bases = {row[0] for row in before["bases"] if "bob" in repr(row)}
+    spoke = {turn[2] for turn in before["turns"] if turn[3] == "bob"}
+    emptied = {row[0] for row in before["ledgers"] if row[1] in bases or row[0] in spoke or "bob" in repr(row)}
+    alone = {row[1] for row in before["ledgers"] if row[0] in lanes | emptied}  # a base that nobody else has goes
+    others = {"ledgers": emptied, "bases": alone - {row[1] for row in after["ledgers"]}}
+
+    def is_theirs(table, row):
+        return "bob" in repr(row) or bool((lanes | gone) & set(row)) or row[0] in others.get(table, ())
+
     for table, rows in before.items():
-        kept = [row for row in rows if not theirs(row) and not lanes & set(row) and not gone & set(row)]
+        kept = [row for row in rows if not is_theirs(table, row)]
         assert [row for row in kept if row not in after[table]] == [], table
-        assert [row for row in after[table] if row not in rows] == [], table
+        width = RETOLD.get(table)
+        touched = set() if width is None else {row[:width] for row in rows if is_theirs(table, row)}
+        assert [row for row in after[table] if row not in rows and row[:width] not in touched] == [], table
 
 
 def test_a_look_changes_nothing(people):
@@ -142,9 +154,11 @@ def test_other_lanes_forget_what_they_were_told(people):
 
 def test_an_agent_that_quotes_them_is_blotted(people):
     """Where an agent repeated their words to another person, a word stands instead; the rest of the answer stays."""
+    quotes = "texts of agents that quote them"
+    before = {line.name: line.found for line in look(people.house, "bob").lines}[quotes]
     people.talk("carol", "What did he say?", f"He said: {sentence('zebrabob1')}. And owltoken.")
     report = forget(people.house, "bob")
-    assert {line.name: line.removed for line in report.lines}["texts of agents that quote them"] == 2
+    assert {line.name: line.removed for line in report.lines}[quotes] == before + 2
     assert find_token(people.folder, "zebrabob") == []
     assert find_token(people.folder, "owltoken")
     assert b"He said: [forgotten]. And owltoken." in b"".join(read_all(people.folder).values())
@@ -207,7 +221,7 @@ def test_the_prompts_of_others_no_longer_show_their_memories(people):
     with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"), isolation_level=None)) as log:
         menu = "- social/inbox/bob (20 tok) — 1 unreviewed entry from bob"
         text = f"{menu}\n\nzebrabob5 is what they like best of all things"
-        section = find_text(log, text)
+        section = log.execute("INSERT INTO sections (hash, text) VALUES ('zebra', ?)", (text,)).lastrowid
         (prompt,) = log.execute("SELECT id FROM prompts ORDER BY id LIMIT 1").fetchone()  # alice's
         log.execute("INSERT INTO prompt_pieces VALUES (?, 999, 'text', 0, 'recall', 1, ?)", (prompt, section))
     forget(people.house, "bob")
@@ -225,6 +239,32 @@ def test_a_memory_saved_for_another_that_quotes_them(people):
     assert find_token(people.folder, "zebrabob") == ["memory/social/notes.md"]
     assert find_token(people.folder, "owltoken")
     assert "memory/social/notes.md was written by hand and repeats words of theirs; edit it there" in report.stays
+
+
+def test_ledgers_of_others_lose_them_and_their_hashes(people):
+    """What the owner was told of them is out of her ledger, which keeps no hash either, and her session goes on."""
+    (own,) = (row[0] for row in dump_rows(people.folder)["sessions"] if row[5] == "alice")
+    held = {row[0]: json.loads(row[2]) for row in dump_rows(people.folder)["ledgers"]}[own]
+    assert any("inbox/bob" in update["said"] or "zebrabob" in update["said"] for update in held["updates"])
+    assert held["heard"][1]
+    assert held["last"]["pieces"]
+    forget(people.house, "bob")
+    rows = dump_rows(people.folder)
+    after = {row[0]: json.loads(row[2]) for row in rows["ledgers"]}[own]
+    assert "bob" not in json.dumps([after, rows["bases"]])
+    assert (after["heard"], after["last"]["pieces"], after["alive"]) == ([0, ""], [], [])
+    people.talk("alice", "And now?", "Still here.")
+    again = {row[0]: json.loads(row[2]) for row in dump_rows(people.folder)["ledgers"]}[own]
+    assert again["turns"] == held["turns"] + 1
+    assert again["updates"] == []
+
+
+def test_their_own_ledgers_go(people):
+    """The ledger of a session of theirs goes, and so does a base that nobody else has."""
+    forget(people.house, "bob")
+    rows = dump_rows(people.folder)
+    assert {row[0] for row in rows["ledgers"]} <= {row[0] for row in rows["sessions"]}
+    assert {row[0] for row in rows["bases"]} == {row[1] for row in rows["ledgers"]}
 
 
 def test_a_search_finds_them_no_more(people):

@@ -18,7 +18,7 @@ from foreword.words import Trust
 NOT_GIVEN = {
     "recorded prompts of others that quote them", "memories saved for others that quote them", "typed lines",
     "archived transcripts", "bulletins", "summaries of rooms", "lines told to other lanes of a room",
-    "texts of agents that quote them", "search index", "token counts",
+    "texts of agents that quote them", "search index", "token counts", "ledgers of what was sent",
 }  # fmt: skip
 
 WORDS = ("owltoken", "larktoken", "wrentoken")

@@ -315,3 +315,26 @@ def test_the_provider_is_asked_too(tmp_path, stand_in, run, asked):
     assert blames[:2] == [None, None]
     assert (blames[2]["cause"], blames[2]["where"]) == ("section", "overlay")
     assert blames[2]["confirmed"] is (True if asked else None)
+
+
+def test_a_forgotten_memory_leaves_the_prompt_at_once(tmp_path, stand_in, run):
+    """What is forgotten in a turn is in no ledger after it, and the next prompt has not a word of it."""
+
+    async def talk(gateway):
+        saved = {"text": "The gate code is 4711, and the dog is called Bello.", "store": "private"}
+        stand_in.follow(Says(calls=(Called(name="save_memory", arguments=saved),)), Says(text="Yes."))
+        await say(gateway, "Remember it.")
+        await say(gateway, "And?")
+        (path,) = [str(file.relative_to(tmp_path / "memory")) for file in (tmp_path / "memory").rglob("*.md")]
+        assert path in json.dumps(strip(stand_in.body))
+        stand_in.follow(Says(calls=(Called(name="forget_memory", arguments={"path": path}),)), Says(text="Yes."))
+        await say(gateway, "Forget it.", asks=False)
+        await say(gateway, "And?")
+        return path
+
+    path = run(talk)
+    assert path not in read_system(stand_in.requests[-1])
+    assert path not in json.dumps(stand_in.requests[-1].body["messages"][-1])
+    with open_rows(tmp_path) as state:
+        kept = [state.execute(f"SELECT * FROM {table}").fetchall() for table in ("ledgers", "bases")]
+    assert path not in str(kept)

@@ -93,3 +93,18 @@ def test_another_agents_tools(tmp_path, stand_in):
     assert "read_file" not in list_tools(stand_in.requests[0])
     assert "read_file" in list_tools(stand_in.requests[1])
     assert "write_file" not in list_tools(stand_in.requests[1])
+
+
+def test_its_place_in_a_cache(tmp_path, stand_in):
+    """It has no part in the cache of the conversation: under the same key it would take its place there."""
+    stand_in.follow(asks("Count."), Says(text="Forty."), Says(text="Forty."))
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            return await say(gateway, "How many?", agent="ada")
+
+    assert asyncio.run(run()).text == "Forty."
+    first, helper, last = (request.body.get("prompt_cache_key") for request in stand_in.requests)
+    assert first == last
+    assert first
+    assert helper is None

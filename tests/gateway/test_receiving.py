@@ -9,9 +9,10 @@ from messenger import Messenger
 
 from foreword.gateway import pairing
 from foreword.gateway.channel import Chat, NotDelivered
-from foreword.gateway.receiving import GUESSES, HOW, NO_CODE, SEEN, TOO_MANY
+from foreword.gateway.receiving import GUESSES, HELP, HOW, NO_CODE, SEEN, STRANGER, TOO_MANY
 from foreword.gateway.router import Route
 from foreword.gateway.standing import CHANGED
+from foreword.gateway.strangers import NOTICE
 from foreword.gateway.working import Patience
 from foreword.signal.labels import CORRECTED
 from foreword.testing import NOON, Called, MovedClock, Refuses, Says, write_files
@@ -299,18 +300,18 @@ def test_pairing(tmp_path, stand_in):
 
 
 def test_bad_codes(tmp_path, stand_in):
-    """Too late, made up, for nobody, from somebody known: words, and nothing else."""
+    """Too late, made up, mistyped, for nobody, from somebody known: words, and nothing else."""
     clock = MovedClock(NOON)
 
     async def act(post):
         late, gone = make_code(tmp_path, minutes=1), make_code(tmp_path, "dave")
         clock.move(61)
-        for number, text in enumerate((late, gone, "/pair 2345-6789", "/pair", "/pair \u202e")):
+        for number, text in enumerate((late, gone, "/pair 2345-6789", "/pair", "/pair \u202e", "/pair 23456789")):
             await post.write(text, "7")
             await post.until(number + 1)
         await post.write(f"/pair {make_code(tmp_path, now=clock())}", "1001")
-        texts = await post.until(6)
-        assert texts == [NO_CODE, NO_CODE, NO_CODE, HOW, HOW, "You are known here as alice already."]
+        texts = await post.until(7)
+        assert texts == [NO_CODE, NO_CODE, NO_CODE, HOW, NO_CODE, NO_CODE, "You are known here as alice already."]
 
     play(tmp_path, stand_in, act, clock=clock)
     assert stand_in.requests == []
@@ -467,3 +468,77 @@ def test_edits_that_change_nothing(tmp_path, stand_in):
         await post.until(3)
 
     play(tmp_path, stand_in, ask, mend)
+
+
+def test_help(tmp_path, stand_in):
+    """What an app sends when somebody begins, or asks for help, is answered at once and without the agent."""
+
+    async def act(post):
+        for sender, text in (("7", "/start"), ("7", "/start from-a-link"), ("1001", "/help")):
+            received = await post.write(text, sender)
+            assert received.decision.route is Route.HELP
+        await post.write("/help@reid_bot", **KITCHEN, called=True)
+        assert (await post.write("/help", **KITCHEN)).decision.route is Route.OVERHEARD
+        texts = await post.until(4)
+        assert sorted(texts) == sorted(
+            [f"{HELP} {STRANGER}", f"{HELP} {STRANGER}", f"{HELP} You are known here as alice already.", HELP]
+        )
+
+    play(tmp_path, stand_in, act)
+    assert stand_in.requests == []
+
+
+def test_help_in_more_words(tmp_path, stand_in):
+    """A command with words behind it is a message like every other."""
+    stand_in.follow(Says(text="Gladly."))
+
+    async def act(post):
+        assert (await post.write("/help me with this letter")).decision.route is Route.TURN
+        assert await post.until(1) == ["Gladly."]
+
+    play(tmp_path, stand_in, act)
+
+
+BOUNDED = FILES | {"foreword.yaml": f"{CONFIG}strangers: {{turns: 2, all_turns: 3}}\n"}
+ATTIC = {"chat": Chat.GROUP, "place": "-7", "called": True}
+
+
+def test_a_stranger_is_bounded(tmp_path, stand_in):
+    """Who is not known is answered so often in an hour, told so once, and answered again later; others always are."""
+    stand_in.choose = lambda _: Says(text="Yes.")
+    clock = MovedClock(NOON)
+
+    async def act(post):
+        for number in range(2):
+            await post.write(f"Question {number}, please?", "7")
+            await post.until(number + 1)
+        for _ in range(3):
+            received = await post.write("And another question?", "7")
+            assert received.decision.route is Route.IGNORED
+            assert received.decision.reason == "a stranger is answered 2 times an hour at most"
+        assert await post.until(3) == ["Yes.", "Yes.", NOTICE]
+        for number in range(4):
+            await post.write(f"Known question {number}?", "1002")
+            await post.until(4 + number)
+        clock.move(3601)
+        assert (await post.write("May I ask again?", "7")).decision.route is Route.TURN
+        assert (await post.until(8)).count(NOTICE) == 1
+
+    play(tmp_path, stand_in, act, files=BOUNDED, clock=clock)
+
+
+def test_all_strangers_are_bounded(tmp_path, stand_in):
+    """All strangers together are bounded, too, also in places that the owner has not listed, where nobody is told."""
+    stand_in.choose = lambda _: Says(text="Yes.")
+    clock = MovedClock(NOON)
+
+    async def act(post):
+        for number in range(3):
+            await post.write("What is this place?", f"{number}7")
+            await post.until(number + 1)
+        assert (await post.write("And who are you?", "47")).decision.route is Route.IGNORED
+        assert (await post.write("And who are you?", "57", **ATTIC)).decision.route is Route.OVERHEARD
+        assert (await post.write("And who are you?", "57", **KITCHEN, called=True)).decision.route is Route.TURN
+        assert sorted(await post.until(5)) == sorted(["Yes."] * 4 + [NOTICE])
+
+    play(tmp_path, stand_in, act, files=BOUNDED, clock=clock)

@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from house import CONFIG, FILES, open_house, say, until
+from house import CONFIG, FILES, open_house, read_log, say, until
 from test_outbox import Post
 
 from foreword.events.event import EventType
@@ -169,3 +169,22 @@ def test_a_new_server_of_tools(tmp_path, stand_in):
     assert asyncio.run(run()).state is State.ANSWERED
     assert all(b"small_add" in request.raw for request in stand_in.requests)
     assert owner.heard[0].startswith("the MCP server 'small' of foreword.yaml does not start")
+
+
+def test_a_text_that_never_was_good(tmp_path, stand_in):
+    """A text that is broken before any turn has read it is told when one asks for it, and that it is mended."""
+    owner = Owner()
+    stand_in.choose = lambda _: Says(text="Yes.")
+
+    async def run():
+        async with open_house(tmp_path, stand_in, notices=(owner,)) as gateway:
+            (tmp_path / "SOUL.md").write_bytes(b"\xff\xfe")
+            await say(gateway, "Hello.")
+            await until(lambda: owner.heard)
+            (tmp_path / "SOUL.md").write_text("Calm.\n")
+            await until(lambda: any("mended" in facts for *_, facts in read_log(tmp_path)))
+
+    asyncio.run(run())
+    (said,) = owner.heard
+    assert said.startswith("SOUL.md is not UTF-8 in line 1; save it as UTF-8: a built-in text stands in for it")
+    assert {"mended": "SOUL.md is good again"} in [facts for *_, facts in read_log(tmp_path)]

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from foreword.gateway.lane import Lane
 from foreword.gateway.session import Session
-from foreword.gateway.transcript import Exchange, Transcript, name_file, write_transcript
+from foreword.gateway.transcript import Remark, Transcript, name_file, write_transcript
 from foreword.sources.document import parse_document
 from foreword.testing import NOON
 from foreword.words import Trust
@@ -33,7 +33,7 @@ def make(spoken):
     return Transcript(
         session=Session(id="5fa0da3c", lane=lane, situation="group", created=NOON, used=NOON),
         exchanges=tuple(
-            Exchange(user=user, text=text, reply=reply, received=NOON, finished=NOON + timedelta(seconds=3))
+            Remark(user=user, text=text, reply=reply, received=NOON, finished=NOON + timedelta(seconds=3))
             for user, text, reply in spoken
         ),
     )

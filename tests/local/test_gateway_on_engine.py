@@ -23,6 +23,7 @@ EDITS = {
     3: ("IDENTITY.md", "---\nname: Wren\n---\nA gardener.\n"),
 }
 MOST = 1.05  # times what is new
+SHORT = Bounds(max_tokens=8)
 SAID = (
     "Hello. I have eggs and leeks, half a loaf of bread and some cheese. What shall I cook tonight?",
     "And what would you cook for two children, who like neither leeks nor anything that is green?",
@@ -30,6 +31,12 @@ SAID = (
     "It rains, and the boat is wet. Would you rather stay at home today, or walk along the river?",
     "Thank you. Then I shall begin with the bread, and afterwards write a letter to my old aunt.",
 )
+
+
+async def say(gateway, text):
+    """Say something as alice, and wait for the reply."""
+    accepted = await gateway.accept(Incoming(text=text, user="alice"))
+    assert (await gateway.wait(accepted.turn)).text
 
 
 def read_log(folder, kind, *columns):
@@ -45,15 +52,14 @@ def test_a_session_of_the_gateway(tmp_path, environ):
     workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "AGENTS.md": AGENTS})
 
     async def talk():
-        async with open_gateway(workspace, environ, Options(clock=clock, bounds=Bounds(max_tokens=8))) as gateway:
+        async with open_gateway(workspace, environ, Options(clock=clock, bounds=SHORT)) as gateway:
             for number, text in enumerate(SAID):
                 clock.now += timedelta(minutes=7)
                 if number in EDITS:
                     name, edited = EDITS[number]
                     (tmp_path / name).write_text(edited)
                     await asyncio.sleep(2 * SWEEP)
-                accepted = await gateway.accept(Incoming(text=text, user="alice"))
-                assert (await gateway.wait(accepted.turn)).text
+                await say(gateway, text)
 
     asyncio.run(talk())
     calls = read_log(tmp_path, "api_call", "tokens_in", "tokens_out", "cache_read")
@@ -63,3 +69,22 @@ def test_a_session_of_the_gateway(tmp_path, environ):
         assert 0 < tokens - read <= MOST * (tokens - before - said), calls
     told = [json.loads(facts).get("ledger") for (facts,) in read_log(tmp_path, "prompt_built", "metadata")]
     assert [ledger and ledger["deed"] for ledger in told] == [None, None, "append", "append", None]
+
+
+def test_an_engine_that_was_started_anew(tmp_path, environ):
+    """A new engine has nothing of what was sent before: an edit moves the prefix for nothing, and nobody is blamed."""
+    clock = Hand(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
+    for text in (AGENTS, AGENTS.replace("short", "very short")):
+        workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "AGENTS.md": text})
+
+        async def talk(workspace=workspace):
+            clock.now += timedelta(minutes=7)
+            async with open_gateway(workspace, environ, Options(clock=clock, bounds=SHORT)) as gateway:
+                clock.now += timedelta(seconds=5)
+                await say(gateway, "Hello.")
+
+        asyncio.run(talk())
+    _, told = (json.loads(facts).get("ledger") for (facts,) in read_log(tmp_path, "prompt_built", "metadata"))
+    assert (told["deed"], told["rebase"]["ground"], told["rebase"]["tokens"]) == ("rebase", "cold", 0)
+    _, call = (json.loads(facts)["cache"] for (facts,) in read_log(tmp_path, "api_call", "metadata"))
+    assert (call["predicted"]["read"], call["blame"]) == (0, None)

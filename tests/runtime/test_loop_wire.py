@@ -166,3 +166,18 @@ def test_answer_fits_the_window(tmp_path, stand_in):
     assert asked == 9_000 - talk.assembly.used - talk.assembly.conversation
     talk.run("bee " * 4_000)
     assert 0 < stand_in.body["max_tokens"] < asked - 4_000
+
+
+def test_gpt_over_responses(tmp_path, stand_in):
+    """GPT-5.6 is told its system part in a marked message that opens every request, and reads it in the next."""
+    files = {**FILES, "AGENTS.md": "Be kind.\n" * 800}
+    talk = Conversation(tmp_path, stand_in.url, "openai-responses:gpt-5.6", files=files)
+    talk.options["tools"] = equip(talk, Lamps())
+    stand_in.follow(call("hall"), Says(text="It is on."))
+    talk.run("Is the light on?")
+    first, second = (one.body for one in stand_in.requests)
+    opening = first["input"][0]
+    assert "instructions" not in first
+    assert opening == second["input"][0] == talk.assembly.envelope().request["input"][0]
+    assert {part["prompt_cache_breakpoint"]["mode"] for part in opening["content"]} == {"explicit"}
+    assert stand_in.requests[1].counted.read > 1_024

@@ -107,8 +107,12 @@ def test_the_same_scenario_gives_the_same_figures():
 def test_the_table():
     """A comparison is drawn with what each design reads and costs, in money or in tokens that are evaluated."""
     scenario = read_scenario(SMALL, "small.yaml")
-    assert "ours " in draw(set_side_by_side(scenario, MODELS[0], {}, oracle=False))
-    assert " tok " in draw(set_side_by_side(scenario, "local:smollm2", {}, oracle=False))
+    paid = draw(set_side_by_side(scenario, MODELS[0], {}, oracle=False)).splitlines()
+    assert paid[0].startswith(
+        "anthropic:claude-sonnet-5: rules of anthropic (2026-11), from 1,024 tokens, a million: $"
+    )
+    assert [line.split()[0] for line in paid[1:]] == ["design", "ours", "no", "one", "static/dynamic"]
+    assert " tokens " in draw(set_side_by_side(scenario, "local:smollm2", {}, oracle=False))
 
 
 def test_faults_of_a_scenario():

@@ -15,12 +15,13 @@ from foreword.testing import NOON, make_workspace, write_files
 from foreword.turn import Toolset, Turn
 from foreword.wire import Addressed, address
 
-SHAPES = {
-    "anthropic": ("anthropic:claude-sonnet-5", judge_anthropic),
-    "openai": ("openai:gpt-5.6", judge_chat),
-    "responses": ("openai-responses:gpt-5.4", judge_responses),
-    "gemini": ("google:gemini-2.5-pro", judge_gemini),
-}
+SHAPES = [
+    ("anthropic", "anthropic:claude-sonnet-5", judge_anthropic),
+    ("openai", "openai:gpt-5.6", judge_chat),
+    ("responses", "openai-responses:gpt-5.4", judge_responses),
+    ("responses", "openai-responses:gpt-5.6", judge_responses),
+    ("gemini", "google:gemini-2.5-pro", judge_gemini),
+]
 
 
 FIELDS = {"anthropic": "messages", "openai": "messages", "responses": "input", "gemini": "contents"}
@@ -40,10 +41,9 @@ def go_on(request, shape, said):
     return {**request, field: [*opening, *said, newest]}, [*said, newest, YES[shape]]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape):
+@pytest.mark.parametrize(("shape", "model", "judge"), SHAPES)
+def test_what_is_predicted_is_what_a_provider_counts(tmp_path, shape, model, judge):
     """Over a session with an edit, every request is taken, and what the provider counts is what was predicted."""
-    model, judge = SHAPES[shape]
     workspace = make_workspace(tmp_path, FILES | {"AGENTS.md": FILES["AGENTS.md"] * 3})
     frozen, said, clock, provider = None, [], [NOON], None
     for number in range(6):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from foreword.caching import PrefixCache, list_blocks
 from foreword.ledger import Base, Identity, Standing, advance, predict
 from foreword.render import Prompt
-from foreword.standin.rules import judge_anthropic, judge_chat
+from foreword.standin.rules import judge_anthropic, judge_chat, judge_responses
 from foreword.testing import NOON
 from foreword.tokens import find
 from foreword.wire import Addressed, address
@@ -17,7 +17,11 @@ from foreword.wire import Addressed, address
 MARKS = ("cache_control", "prompt_cache_breakpoint")
 STANDING = Standing(prompt=Prompt(blocks=()), base=Base(), identity=Identity())
 SYSTEM = ["You are kind. " * 300, "Alice binds books. " * 200]
-SHAPES = {"anthropic": ("anthropic:claude-sonnet-5", judge_anthropic), "openai": ("openai:gpt-5.6", judge_chat)}
+SHAPES = {
+    "anthropic": ("anthropic:claude-sonnet-5", judge_anthropic),
+    "openai": ("openai:gpt-5.6", judge_chat),
+    "responses": ("openai-responses:gpt-5.6", judge_responses),
+}
 
 steps = st.lists(st.sampled_from([1, 2, 9, 10, 19, 30]), max_size=3)
 gaps = st.sampled_from([5, 60, 299, 301, 900, 3_500, 3_700, 90_000])
@@ -27,12 +31,14 @@ sessions = st.tuples(st.sampled_from(list(SHAPES)), st.lists(st.tuples(gaps, ste
 class Anthropic:
     """A conversation in the shape of POST /v1/messages."""
 
+    kind = "text"
+
     def __init__(self):
         self.messages = []
 
     def ask(self, turn):
         """Say something, with a tail of its own before it."""
-        parts = [{"type": "text", "text": text} for text in (f"It is minute {turn}.", f"Message {turn}?")]
+        parts = [{"type": self.kind, "text": text} for text in (f"It is minute {turn}.", f"Message {turn}?")]
         self.messages.append({"role": "user", "content": parts})
 
     def call(self, turn, count):
@@ -71,6 +77,29 @@ class Chat(Anthropic):
         return {"model": "gpt-5.6", "tools": tools, "messages": [system, *self.messages]}
 
 
+class Responses(Anthropic):
+    """A conversation in the shape of POST /v1/responses."""
+
+    kind = "input_text"
+
+    def call(self, turn, count):
+        """Call so many tools at once, and give their results."""
+        ids = [f"call_{turn}_{len(self.messages)}_{number}" for number in range(count)]
+        for each in ids:
+            self.messages.append({"type": "function_call", "call_id": each, "name": "lamp", "arguments": "{}"})
+        for each in ids:
+            self.messages.append({"type": "function_call_output", "call_id": each, "output": "It is on."})
+
+    def write(self):
+        """Write the request."""
+        tools = [{"type": "function", "name": "lamp", "parameters": {"type": "object"}}]
+        system = {"role": "system", "content": [{"type": "input_text", "text": text} for text in SYSTEM]}
+        return {"model": "gpt-5.6", "tools": tools, "input": [system, *self.messages]}
+
+
+TALKS = {"anthropic": Anthropic, "openai": Chat, "responses": Responses}
+
+
 def count_marks(value):
     """Count the marks in a request, wherever they are."""
     if isinstance(value, dict):
@@ -91,7 +120,7 @@ def test_marked_requests(session):
     facts = find(model, {}).cache
     now, frozen, last = NOON, None, []
     provider = PrefixCache(lambda: now, len)
-    talk = Anthropic() if shape == "anthropic" else Chat()
+    talk = TALKS[shape]()
     for turn, (gap, loops) in enumerate(turns):
         now += timedelta(seconds=gap)
         talk.ask(turn)

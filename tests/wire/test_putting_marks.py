@@ -1,5 +1,7 @@
 """Claims about marks in a finished request."""
 
+from dataclasses import replace
+
 import pytest
 from letters import write
 
@@ -66,3 +68,22 @@ def test_gpt(tmp_path):
     assert "".join(part["text"] for part in parts) == older.request["messages"][0]["content"]
     again = put_marks("openai", envelope.request, envelope.breakpoints)
     assert again == envelope.request
+
+
+def test_gpt_over_responses(tmp_path):
+    """Instructions take no marks, so GPT-5.6 is told its system part in a message that opens the input."""
+    from foreword import Turn
+    from foreword.testing import make_workspace
+
+    ws = make_workspace(tmp_path / "gpt", {"SOUL.md": "Be kind to all.\n" * 400, "USER.md": "She keeps bees.\n" * 90})
+    turn = Turn(user="alice", situation="dm", model="openai-responses:gpt-5.6", message="Hi")
+    envelope = ws.assemble(turn).envelope("responses")
+    opening, newest = envelope.request["input"]
+    assert "instructions" not in envelope.request
+    assert (opening["role"], newest["role"]) == ("system", "user")
+    assert [part.get("prompt_cache_breakpoint") for part in opening["content"]] == [{"mode": "explicit"}] * 2
+    assert {part["type"] for part in opening["content"]} == {"input_text"}
+    older = ws.assemble(replace(turn, model="openai-responses:gpt-5.4")).envelope("responses")
+    assert "".join(part["text"] for part in opening["content"]) == older.request["instructions"]
+    assert put_marks("responses", envelope.request, envelope.breakpoints) == envelope.request
+    assert not any(block.ttl for block in list_blocks("responses", put_marks("responses", envelope.request, ())))

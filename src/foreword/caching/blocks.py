@@ -82,10 +82,16 @@ def list_chat(body: Body) -> Iterator[Part]:
 
 
 def list_responses(body: Body) -> Iterator[Part]:
-    """List instructions, tools and input, as POST /v1/responses caches them."""
-    yield "instructions", body.get("instructions", ""), ""
+    """List tools, instructions and input, as POST /v1/responses caches them."""
     yield from (("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
-    yield from ((str(at), item, "") for at, item in enumerate(body["input"]))
+    if body.get("instructions"):
+        yield "instructions", body["instructions"], ""
+    for at, item in enumerate(body["input"]):
+        if "role" in item:
+            parts = list_parts(item["content"], "input_text")
+            yield from ((f"{at} {item['role']}", part, "") for part in parts)
+        else:
+            yield f"{at} {item.get('type', '')}".rstrip(), item, ""
 
 
 def list_gemini(body: Body) -> Iterator[Part]:

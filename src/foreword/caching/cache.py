@@ -149,10 +149,16 @@ def cut(text: str) -> tuple[str, ...]:
     return (*pieces, piece) if piece else tuple(pieces)
 
 
-def name_prefixes(model: str, blocks: Sequence[Block]) -> list[str]:
+def name_prefixes(model: str, blocks: Sequence[Block]) -> tuple[str, ...]:
     """Name the prefix that ends with each block; another model has other names."""
+    return name_chain(model, tuple(block.key for block in blocks))
+
+
+@lru_cache(maxsize=128)
+def name_chain(model: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Name the prefixes of a request by the keys of its blocks; one request is asked about several times."""
     names, chain = [], sha256(model.encode())
-    for block in blocks:
-        chain.update(f"\0{block.key}".encode("utf-8", "surrogatepass"))
+    for key in keys:
+        chain.update(f"\0{key}".encode("utf-8", "surrogatepass"))
         names.append(chain.copy().hexdigest()[:32])
-    return names
+    return tuple(names)

@@ -35,6 +35,8 @@ def run(args: Namespace) -> int:
     """Do what the action says."""
     with open_here(args) as workspace:
         user, agent = find_pair(args, workspace)
+        if args.action == "set" and user not in workspace.config.users:
+            raise UnknownName("user", user, workspace.config.users)
         if args.action == "show":
             if args.words or args.file:
                 raise InputError("show takes no text; to replace the instructions: foreword instructions set TEXT")
@@ -61,7 +63,7 @@ def find_pair(args: Namespace, workspace: "Workspace") -> tuple[str, str]:
     if agent not in config.agents:
         raise UnknownName("agent", agent, config.agents)
     if user not in config.users:
-        warn(f"{user!r} is not among the users of foreword.yaml, so no prompt shows these instructions")
+        warn(f"{user!r} is not among the users of foreword.yaml, so no prompt shows their instructions")
     return user, agent
 
 

@@ -11,8 +11,9 @@ from foreword.cli.command import Command
 from foreword.errors import InputError, suggest
 
 COMMANDS = (
-    "chat", "serve", "build", "explain", "diff", "memory", "instructions", "agent", "token", "pair", "schedule",
-    "status", "logs", "trace", "cost", "cache", "export", "forget", "lint", "init", "blueprints", "doctor",
+    "chat", "serve", "build", "explain", "diff", "price", "memory", "instructions", "agent", "token", "pair",
+    "schedule", "status", "logs", "trace", "cost", "cache", "export", "forget", "lint", "init", "blueprints", "doctor",
+    "bench",
 )  # fmt: skip
 DESCRIPTION = "Foreword decides what an agent is told before it speaks, and explains every byte of it."
 EXAMPLES = (

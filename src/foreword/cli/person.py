@@ -37,8 +37,9 @@ def hand_over(args: Namespace) -> int:
             gift = write(house, args.user, level, file)
         show(args, gift)
     if gift.above:
-        what = "thing that was" if gift.above == 1 else "things that were"
-        warn(f"{gift.above:,} {what} learned above {level} is not in it; to give it all the same: --trust full")
+        one = gift.above == 1
+        what, verb, it = ("thing that was", "is", "it") if one else ("things that were", "are", "them")
+        warn(f"{gift.above:,} {what} learned above {level} {verb} not in it; to give {it} all the same: --trust full")
     return 0
 
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from foreword.cli.command import Command
-from foreword.cli.output import print_json
+from foreword.cli.output import print_json, warn
 from foreword.cli.place import find_environ, open_here
 from foreword.config.scheduling import Missed
-from foreword.errors import InputError
+from foreword.errors import InputError, UnknownName
 from foreword.words import Delivery
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def show_all(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection
     now = datetime.now(UTC)
     follow(state, workspace.config, now)
     found = find_all(state, args.user or "")
+    if args.user is not None and args.user not in workspace.config.users:
+        warn(str(UnknownName("user", args.user, workspace.config.users)))
     if args.json:
         print_json([write(one) for one in found])
     elif found:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from foreword.simulate import Comparison, Scenario
     from foreword.simulate.ours import Service
 
-MILLION = 1_000_000
-
 
 @frozen
 class Place:
@@ -104,6 +102,8 @@ def play(scenario: "Scenario", model: str, place: Place) -> "Comparison":
 
 def note_model(service: "Service") -> None:
     """Warn about what is assumed of a model."""
+    from foreword.simulate.side import name_rules
+
     facts = service.model
     if facts.assumed:
         warn(f"{facts.assumed.partition(';')[0]}; its cache is taken to follow the rules of {name_rules(service)}")
@@ -111,42 +111,19 @@ def note_model(service: "Service") -> None:
         warn(f"no price of {facts.name} is known; give input_usd under models in foreword.yaml for money")
 
 
-def name_rules(service: "Service") -> str:
-    """Name the rules of a cache."""
-    facts = service.cache
-    return f"{facts.provider or 'other providers'} ({facts.checked})"
-
-
 def show(compared: "Comparison", *, calls: bool) -> None:
-    """Show what each design reads and costs."""
-    from foreword.cli.table import draw, draw_with_notes, find_width, make_table
+    """Show what each design reads and costs, and on demand every call."""
+    from foreword.simulate import draw
 
-    print(f"{compared.model}: {describe(compared.service)}")
-    money = "tokens" if compared.free else "USD"
-    heads = ("design", "read", money, "of the oracle", "of no cache")
-    table = make_table(*heads, right=heads[1:])
-    for design, result in compared.results.items():
-        amount = f"{compared.weigh(design):,.0f}" if compared.free else f"{result.usd:,.4f}"
-        oracle, none = (f"{compared.divide(design, other):.3f} ×" for other in ("oracle", "no cache"))
-        table.add_row(design, f"{result.share:.1%}", amount, oracle, none)
-    draw(table, find_width())
+    print(draw(compared))
     if calls:
+        from foreword.cli.table import draw_with_notes, find_width
+
         print()
         draw_with_notes(*list_calls(compared), find_width())
         for design in compared.asked:
             print(f" {design}: {sum_up(compared.account(design))}")
     print()
-
-
-def describe(service: "Service") -> str:
-    """Describe the rules and prices that a model is played with."""
-    facts, prices = service.cache, service.prices
-    parts = [f"rules of {name_rules(service)}", f"from {facts.minimum:,} tokens"]
-    if prices is not None and prices.input:
-        per = f"a million: ${prices.input * MILLION:.4g} input, ${prices.cache_read * MILLION:.4g} read"
-        written = prices.cache_write * MILLION
-        parts.append(f"{per}, ${written:.4g} written" if facts.marked else per)
-    return ", ".join(parts)
 
 
 def list_calls(compared: "Comparison") -> "tuple[Table, list[str]]":
@@ -194,7 +171,7 @@ def sum_up(accounts: "Sequence[Account]") -> str:
 
 def write(compared: "Comparison", *, calls: bool) -> dict[str, Any]:
     """Write a comparison as JSON-ready values."""
-    from foreword.ledger.telling import tell_account, tell_standing
+    from foreword.ledger.telling import tell_standing
 
     facts = compared.service.cache
     done: dict[str, Any] = {
@@ -215,5 +192,12 @@ def write(compared: "Comparison", *, calls: bool) -> dict[str, Any]:
     }
     if calls:
         done["turns"] = [tell_standing(standing) for standing in compared.standings]
-        done["calls"] = {name: [tell_account(one) for one in compared.account(name)] for name in compared.asked}
+        done["calls"] = {name: list_accounts(compared.account(name)) for name in compared.asked}
     return done
+
+
+def list_accounts(accounts: "Sequence[Account]") -> list[dict[str, Any]]:
+    """List what each call used, and what is to blame for a miss, as JSON-ready values."""
+    from foreword.ledger.telling import tell_account, tell_counted
+
+    return [{"used": tell_counted(one.reported), "blame": tell_account(one)["blame"]} for one in accounts]

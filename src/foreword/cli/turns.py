@@ -93,9 +93,11 @@ def assemble(args: Namespace) -> "tuple[Workspace, Assembly]":
 def find_losses(assembly: "Assembly") -> "Iterator[str]":
     """Find the files that are there and cannot be used, as far as the turn may see them."""
     from foreword.sources import Section
+    from foreword.sources.texts import STANDS_IN
 
     items = (getattr(one, "item", one) for run in assembly.fit.runs for one in run.items)
-    yield from (item.note for item in items if isinstance(item, Section) and item.lost and item.note)
+    sections = (item for item in items if isinstance(item, Section))
+    yield from (one.note for one in sections if one.note and (one.lost or one.note.endswith(STANDS_IN)))
 
 
 def make_turn(args: Namespace, workspace: "Workspace") -> "Turn":

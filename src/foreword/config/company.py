@@ -15,11 +15,14 @@ WRITE = "must be a channel, a colon and the channel's own id, such as telegram:1
 
 
 def check_company(places: Places) -> Iterator[Finding]:
-    """Check identities, places, members and triggers."""
+    """Check identities, places, members, triggers and how often strangers are answered."""
     yield from _check_identities(places)
     yield from _check_places(places)
     yield from _check_members(places)
     yield from _check_triggers(places)
+    for keys, place in find(places, "strangers", "*"):
+        if isinstance(place.value, int) and place.value < 0:
+            yield keys, place.line, f"must not be below 0, not {place.value}"
 
 
 def _check_identities(places: Places) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from foreword.config.company import check_company
@@ -30,14 +30,26 @@ _NAMED = {"agents": _NAME, "users": _NAME, "situations": _NAME, "stores": _NAME,
 _TAKEN = {"facts": "memories.json", "main": "MEMORY.md"}
 
 
-def load(text: str, file: str = "foreword.yaml", blueprints: Collection[str] = ()) -> Config:
-    """Load a configuration from its text, or raise ConfigError with every fault; blueprints are checked if given."""
+def load(
+    text: str,
+    file: str = "foreword.yaml",
+    blueprints: Collection[str] = (),
+    list_caches: Callable[[], Collection[str]] | None = None,
+) -> Config:
+    """Load a configuration from its text, or raise ConfigError with every fault.
+
+    The names of blueprints are checked if those that exist are given, and so are those of caches.
+    """
     from foreword.config.composer import compose
 
     structured = structure(compose(text, file), Config, file)
     further = [
         Fault(file=file, line=line, message=f"{spell(keys)} {message}")
-        for keys, line, message in (*_check(structured.places), *_check_blueprints(structured.places, blueprints))
+        for keys, line, message in (
+            *_check(structured.places),
+            *_check_blueprints(structured.places, blueprints),
+            *_check_caches(structured.places, list_caches),
+        )
     ]
     return _complete(settle(structured, further), structured.places)
 
@@ -81,6 +93,13 @@ def _check_blueprints(places: Places, blueprints: Collection[str]) -> Iterator[F
     for keys, line, name in _find_texts(places, "agents", "*", "blueprint"):
         if blueprints and name not in blueprints:
             yield keys, line, f"is {name!r}, which does not exist{suggest(name, sorted(blueprints))}"
+
+
+def _check_caches(places: Places, list_caches: Callable[[], Collection[str]] | None) -> Iterator[Finding]:
+    for keys, line, name in _find_texts(places, "models", "*", "cache"):
+        known = sorted(list_caches()) if list_caches and name else [name]
+        if name not in known:
+            yield keys, line, f"is {name!r}, which is not a cache that is known{suggest(name, known)}"
 
 
 def _check_names(places: Places) -> Iterator[Finding]:

@@ -50,3 +50,13 @@ class Room:
     """What the agent answers: what speaks to it, everything, or what fits the pattern, too."""
     pattern: str = ""
     """The regular expression of trigger regex; it is looked for in the first 1,000 characters of a message."""
+
+
+@frozen(eq=True)
+class Strangers:
+    """How often people are answered whom the workspace does not know, in private and where no room is listed."""
+
+    turns: int = 20
+    """Turns of one of them in an hour; 0 answers nobody."""
+    all_turns: int = 100
+    """Turns of all of them together on a channel in an hour."""

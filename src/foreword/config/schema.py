@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Literal
 
 from foreword.config.living import BulletinSettings
-from foreword.config.people import Room, Situation, User
+from foreword.config.people import Room, Situation, Strangers, User
 from foreword.config.scheduling import Schedule
 from foreword.config.telegram import TelegramBot
 from foreword.frozen import frozen
@@ -272,6 +272,8 @@ class Config:
     """Kinds of places; dm, group and system exist unless replaced here."""
     rooms: Mapping[str, Room] = field(default_factory=dict)
     """Rooms that need a ceiling, a situation or a folder of their own."""
+    strangers: Strangers = Strangers()
+    """How often people are answered whom the workspace does not know."""
     prompt: PromptFiles = field(default_factory=PromptFiles)
     """What goes into the prompt beyond the blueprint."""
     stores: Mapping[str, Store] = field(default_factory=lambda: dict(STORES))

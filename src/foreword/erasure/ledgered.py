@@ -1,16 +1,13 @@
-"""What ledgers have of a person: those of their sessions go; others lose their words, and every hash that had them."""
+"""What ledgers have of a person: those of their sessions go; others are emptied if they or a hash had their words."""
 
-import json
 import sqlite3
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from foreword.erasure.blotting import Blotter
 from foreword.erasure.holding import STATE, Bases, Given
 from foreword.erasure.person import Person
 from foreword.frozen import frozen
-from foreword.ledger.writing import dump, name_base, read_base
-from foreword.store.ledgers import Row, drop_ledger, find_ledger, replace_ledger
+from foreword.store.ledgers import drop_ledger, empty_ledger, find_touched, is_empty
 
 THEIRS = "session_id IN (SELECT id FROM theirs WHERE kind = 'session')"
 SPOKE = "session_id IN (SELECT session_id FROM turns WHERE id IN (SELECT id FROM theirs WHERE kind = 'turn'))"
@@ -28,23 +25,23 @@ class Ledgers:
     def find(self, bases: Bases, person: Person) -> int:
         """Count them."""
         state = bases.state
-        return len(list_own(state)) + sum(1 for _ in list_touched(state, person)) if state else 0
+        return len(list_own(state)) + len(set(list_others(state, person))) if state else 0
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:  # noqa: ARG002
         """Give nothing: what was sent is given as the prompts that were recorded."""
         return iter(())
 
     def forget(self, bases: Bases, person: Person) -> int:
-        """Remove theirs; another counts as cold, so that its session is sent everything anew."""
+        """Remove theirs, and empty the others, so that their sessions are sent everything anew."""
         state = bases.state
         if state is None:
             return 0
-        own, touched = list_own(state), list(list_touched(state, person))
+        own, others = list_own(state), set(list_others(state, person))
         for session in own:
             drop_ledger(state, session)
-        for session, row in touched:
-            replace_ledger(state, session, row)
-        return len(own) + len(touched)
+        for session in others:
+            empty_ledger(state, session, touches(person))
+        return len(own) + len(others)
 
 
 def list_own(state: sqlite3.Connection) -> list[str]:
@@ -52,30 +49,18 @@ def list_own(state: sqlite3.Connection) -> list[str]:
     return [session for (session,) in state.execute(f"SELECT session_id FROM ledgers WHERE {THEIRS}")]
 
 
-def list_touched(state: sqlite3.Connection, person: Person) -> Iterator[tuple[str, Row]]:
-    """List the ledgers of other sessions that have to change, each with what it is to be."""
+def list_others(state: sqlite3.Connection, person: Person) -> Iterator[str]:
+    """List the other sessions in which they spoke, or that were sent their words."""
+    own = set(list_own(state))
+    for (session,) in state.execute(f"SELECT session_id FROM ledgers WHERE {SPOKE}").fetchall():
+        if session not in own and not is_empty(state, session):
+            yield session
+    for session in find_touched(state, touches(person)):
+        if session not in own:
+            yield session
+
+
+def touches(person: Person) -> Callable[[str], bool]:
+    """Make what says whether a text has their words."""
     blotter = Blotter(person)
-    asked = f"SELECT session_id, {SPOKE} FROM ledgers WHERE NOT {THEIRS}"
-    for session, spoke in state.execute(asked).fetchall():
-        row = find_ledger(state, session)
-        if row is None:
-            continue
-        held, lines = json.loads(row.frozen), json.loads(row.lines)
-        wiped, written = wipe(blotter, held), wipe(blotter, lines)
-        if spoke or wiped != held or written != lines:
-            base = dump(written)
-            yield session, Row(frozen=dump(cool(wiped)), base=name_base(read_base(base)), lines=base)
-
-
-def wipe(blotter: Blotter, value: Any) -> Any:
-    """Take a person's words out of every text in a value; what is no prose stays as it is."""
-    if isinstance(value, dict):
-        return {name: wipe(blotter, one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [wipe(blotter, one) for one in value]
-    return blotter.wipe(value) if isinstance(value, str) and " " in value else value
-
-
-def cool(held: dict[str, Any]) -> dict[str, Any]:
-    """Forget what a provider may still have, and the hashes of what was said."""
-    return {**held, "alive": [], "heard": [0, ""], "last": {**held["last"], "pieces": []}}
+    return lambda text: blotter.wipe(text) != text

@@ -63,12 +63,7 @@ def forget(connection: sqlite3.Connection, forgotten: Forgotten) -> int:
     Lines that name its path go whole. Its words are found however they were wrapped, cut or quoted: in their order.
     Nothing of it stays in free pages.
     """
-    words = [word.lower() for word in WORD.findall(forgotten.text)]
-    lines = re.compile(rf"(?m)^.*(?:- |\(){re.escape(forgotten.path)}(?:, line | \().*$")
-
-    def wipe(text: str) -> str:
-        return blot(lines.sub(PLACE, text), words)
-
+    wipe = make_wipe(forgotten)
     connection.execute("PRAGMA secure_delete=ON")
     changed, last = 0, 0
     while rows := connection.execute(
@@ -83,6 +78,13 @@ def forget(connection: sqlite3.Connection, forgotten: Forgotten) -> int:
     if changed:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return changed
+
+
+def make_wipe(forgotten: Forgotten) -> Callable[[str], str]:
+    """Make what takes a memory out of a text."""
+    words = [word.lower() for word in WORD.findall(forgotten.text)]
+    lines = re.compile(rf"(?m)^.*(?:- |\(){re.escape(forgotten.path)}(?:, line | \().*$")
+    return lambda text: blot(lines.sub(PLACE, text), words)
 
 
 def blot_whole(text: str, wipe: Callable[[str], str]) -> str:

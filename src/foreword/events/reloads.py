@@ -22,11 +22,16 @@ from foreword.frozen import frozen
 from foreword.sources.files import Files
 
 STILL = "what was in force before still is"
+INSTEAD = "a built-in text stands in for it, or nothing"
 REMEDY = "see: foreword doctor"
 
 
 class SpoiledText(WorkspaceError):
     """A text became unusable; the words name its path and quote nothing of it."""
+
+
+class LostText(SpoiledText):
+    """A text cannot be used, and no good one was read before it."""
 
 
 class Configured(Protocol):
@@ -131,14 +136,16 @@ class Reloads:
     def _find_faults(self) -> Mapping[str, InputError]:
         spoiled = self._configured.files.faults
         texts = {path: SpoiledText(f"{path} {trouble.reason}") for path, trouble in spoiled.items()}
-        return {**texts, **self._configured.faults}
+        lost = {path: LostText(f"{path} {trouble.reason}") for path, trouble in self._configured.files.losses.items()}
+        return {**lost, **texts, **self._configured.faults}
 
     def _tell_faults(self, faults: Mapping[str, InputError]) -> None:
         """Tell what is wrong, each fault once until it is gone, and that it is."""
         words = {path: str(fault) for path, fault in faults.items()}
         for path, fault in faults.items():
             if self._told.get(path) != words[path]:
-                said = f"{self._describe(path, fault)}: {STILL}; {REMEDY}"
+                instead = INSTEAD if isinstance(fault, LostText) else STILL
+                said = f"{self._describe(path, fault)}: {instead}; {REMEDY}"
                 self._warn(said, said)
         for path in self._told.keys() - words.keys():
             self._tell(Level.INFO, mended=f"{path} is {'good again' if self._configured.files.has(path) else 'gone'}")

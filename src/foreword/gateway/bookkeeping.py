@@ -2,18 +2,20 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from functools import lru_cache
 
 from foreword.errors import InputError
 from foreword.frozen import frozen
-from foreword.ledger import Base, Book, Frozen, Moment
+from foreword.ledger import Book, Frozen, Moment
 from foreword.ledger.calibration import Calibration, learn
 from foreword.ledger.notice import scrub
-from foreword.ledger.writing import name_base, read, read_base, write, write_base
+from foreword.ledger.state import empty
+from foreword.ledger.writing import read, read_base
 from foreword.prices import Request, find_prices
 from foreword.runtime.history import dump, load, rewrite
+from foreword.runtime.providers import LOCAL
 from foreword.store import ledgers
 from foreword.turn import Turn
 from foreword.words import Policy
@@ -55,10 +57,15 @@ class Entry:
     frozen: Frozen | None
     """What the session has sent by now; nothing if that is to be as if it had sent nothing."""
     lessons: tuple[Lesson, ...] = ()
+    anew: bool = False
+    """Whether the turn began with an empty ledger, so that all it sent was made since."""
 
 
-def read_books(state: sqlite3.Connection, session: str) -> Books:
-    """Read the ledger of a session; one that cannot be read any more begins anew."""
+def read_books(state: sqlite3.Connection, session: str, since: datetime | None = None) -> Books:
+    """Read the ledger of a session; one that cannot be read any more begins anew.
+
+    The embedded engine has nothing of what was sent before it was started, at `since` where that is known.
+    """
     row = ledgers.find_ledger(state, session)
     known = None
     if row:
@@ -66,6 +73,8 @@ def read_books(state: sqlite3.Connection, session: str) -> Books:
             known = read(row.frozen, make_base(row.lines))
         except (InputError, ValueError, KeyError, TypeError):
             known = None
+    if known and since and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
+        known = replace(known, alive=())
     return Books(frozen=known, edits=ledgers.read_edits(state))
 
 
@@ -74,8 +83,10 @@ def keep_entry(state: sqlite3.Connection, session: str, entry: Entry) -> None:
     if entry.frozen is None:
         ledgers.drop_ledger(state, session)
     else:
-        name, lines = write_named(entry.frozen.base)
-        ledgers.replace_ledger(state, session, ledgers.Row(frozen=write(entry.frozen), base=name, lines=lines))
+        # What was forgotten while the turn went on is in what it sent, and must not come back with it.
+        forgotten = not entry.anew and ledgers.is_empty(state, session)
+        kept = empty(entry.frozen) if forgotten else entry.frozen
+        ledgers.replace_ledger(state, session, ledgers.make_row(kept))
     known = ledgers.read_calibrations(state) if entry.lessons else {}
     for lesson in entry.lessons:
         learned = known.get(lesson.model, Calibration(model=lesson.model))
@@ -96,9 +107,3 @@ def scrub_past(state: sqlite3.Connection, session: str, gone: Sequence[str]) -> 
 
 # A workspace has few bases, and its sessions share them.
 make_base = lru_cache(maxsize=32)(read_base)
-
-
-@lru_cache(maxsize=32)
-def write_named(base: Base) -> tuple[str, str]:
-    """Write a base, and name it."""
-    return name_base(base), write_base(base)

@@ -106,11 +106,12 @@ class Gateway:
             raise Closing(GOING)
         self.reloading.look()
         try:
-            return await self._receiving.receive(heard)
+            received = await self._receiving.receive(heard)
         except sqlite3.Error as error:
             raise NotKept(UNKEPT.format(error)) from error
-        finally:
+        if received.accepted is None:
             self._ended.set()  # there may be a letter
+        return received
 
     async def accept(self, incoming: Incoming) -> Accepted:
         """Accept a message: when this returns it is kept, and it will be answered."""

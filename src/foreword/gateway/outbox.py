@@ -45,8 +45,8 @@ MOST = 64  # deliveries at once
 LETTER = "key, channel, address, text, turn_id"
 
 
-class Delivery(Word):
-    """How far a reply is."""
+class Fate(Word):
+    """What became of a letter so far."""
 
     PENDING = "pending"
     SENDING = "sending"
@@ -145,7 +145,7 @@ class Outbox:
                 f" RETURNING state, {LETTER}",
                 (keyed, owner, now.timestamp(), is_dead(owner)),
             ).fetchall()
-            lost += [read_letter(state, row) for word, *row in became if word == Delivery.UNCERTAIN.value]
+            lost += [read_letter(state, row) for word, *row in became if word == Fate.UNCERTAIN.value]
         return lost
 
     def _make_trace(self, letter: Letter, claimed: Claimed | None) -> Trace:
@@ -159,15 +159,15 @@ class Outbox:
         channel, wait = self._channels[parcel.letter.channel], 0.0
         try:
             last = await self._send(parcel, channel)
-            state = Delivery.SENT if last else Delivery.PENDING
+            state = Fate.SENT if last else Fate.PENDING
         except NotDelivered as error:
             wait = error.wait or WAITS[min(parcel.attempt, len(WAITS)) - 1]
-            state = Delivery.PENDING
+            state = Fate.PENDING
         except NeverDelivered:
-            state = Delivery.REFUSED
+            state = Fate.REFUSED
         except Exception:  # noqa: BLE001 - whatever broke, nobody knows whether it arrived
             wait = WAITS[min(parcel.attempt, len(WAITS)) - 1]
-            state = Delivery.PENDING if channel.takes_key else Delivery.UNCERTAIN
+            state = Fate.PENDING if channel.takes_key else Fate.UNCERTAIN
         while True:
             try:
                 await self._writer.seal(lambda connection: self._settle(connection, parcel, state, wait))
@@ -194,19 +194,19 @@ class Outbox:
                 await channel.deliver(letter.address, text, f"{letter.key}.{parcel.part}")
         return parcel.part + 1 == len(parts)
 
-    def _settle(self, state: sqlite3.Connection, parcel: Parcel, became: Delivery, wait: float) -> None:
+    def _settle(self, state: sqlite3.Connection, parcel: Parcel, became: Fate, wait: float) -> None:
         """Write down what became of a part; a letter that is pending without a wait goes on with its next one."""
         now = self._clock()
-        arrived = became is Delivery.SENT or (became is Delivery.PENDING and not wait)
+        arrived = became is Fate.SENT or (became is Fate.PENDING and not wait)
         state.execute(
             "UPDATE outbox SET state = ?, part = part + ?, attempt = iif(?, 0, attempt), due = ?, sent = ?,"
             " lease_owner = '', lease_until = 0 WHERE id = ? AND lease_owner = ? AND attempt = ?",
             (
                 str(became),
                 int(arrived),
-                arrived and became is Delivery.PENDING,
+                arrived and became is Fate.PENDING,
                 now.timestamp() + wait,
-                write_moment(now) if became is Delivery.SENT else None,
+                write_moment(now) if became is Fate.SENT else None,
                 parcel.number,
                 self._owner,
                 parcel.attempt,

@@ -4,10 +4,13 @@ Nothing is deleted: a folded row stays, and a session can be forked before it.
 """
 
 import sqlite3
+from functools import lru_cache
 
 from foreword.frozen import frozen
 from foreword.runtime.history import Messages, load
 from foreword.words import Word
+
+SHORT, REMEMBERED = 4_096, 2_048  # bytes of a row that is remembered once it was read, and how many are
 
 
 class Kind(Word):
@@ -41,9 +44,17 @@ def read_past(state: sqlite3.Connection, session: str) -> list[Row]:
         (session,),
     )
     return [
-        Row(position=position, kind=Kind(kind), messages=load(messages), tokens=tokens, turn=turn or "")
+        Row(position=position, kind=Kind(kind), messages=recall(messages), tokens=tokens, turn=turn or "")
         for position, kind, messages, tokens, turn in found
     ]
+
+
+def recall(stored: bytes) -> Messages:
+    """Read messages that were stored; a conversation reads all of them in every turn, so short ones are remembered."""
+    return load_short(stored) if len(stored) <= SHORT else load(stored)
+
+
+load_short = lru_cache(maxsize=REMEMBERED)(load)
 
 
 @frozen

@@ -90,6 +90,7 @@ class Preparing:
         self._equips = equips
         self._ask = ask
         self.now = now
+        self._since = now()
         # One thread: the prompt is assembled beside the loop, and one at a time.
         self._bench = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
 
@@ -146,7 +147,7 @@ class Preparing:
             lambda state: (
                 read_past(state, session.id),
                 read_state(state, session, policy),
-                read_books(state, session.id),
+                read_books(state, session.id, self._since),
             )
         )
 

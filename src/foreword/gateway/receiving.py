@@ -21,6 +21,7 @@ from foreword.gateway.overheard import keep
 from foreword.gateway.pairing import burn
 from foreword.gateway.rates import Rates
 from foreword.gateway.router import Decision, Route, find_identity, route
+from foreword.gateway.strangers import find_excess, is_bounded, post_notice
 from foreword.gateway.writer import Writer
 from foreword.signal.labels import drop_corrected
 from foreword.workspace import Workspace
@@ -31,6 +32,8 @@ WELCOME = "Welcome, {}. From now on I know you here."
 NO_CODE = "That code is not good: it may be mistyped, used or too old. Ask the owner for a new one."
 HOW = "Send the code that the owner gave you: /pair CODE. It is good here, in private."
 SEEN = "Others can read that code here, so it is good no more. Ask the owner for a new one and send it in private."
+HELP = "Write to me in your own words, and I answer."
+STRANGER = "I do not know you yet. If the owner gave you a code, send it to me here: /pair CODE."
 ELSEWHERE = "Pairing works in private alone. Write to me directly."
 TOO_MANY = "There were too many codes that were not good. Try again in a few minutes."
 
@@ -102,15 +105,36 @@ class Receiving:
         if codes and not private and await self._answer(decision, lambda state: SEEN if burn(state, codes) else ""):
             self._tell(decision, level=Level.WARN, burned=True)
             return Received(decision=decision)
+        if decision.route is Route.TURN and is_bounded(incoming, self._workspace.config):
+            decision = await self._bound(decision, private=private)
         if decision.route is Route.TURN:
             return Received(decision=decision, accepted=await self._accept(incoming))
         if decision.route is Route.PAIRING:
             await (self._pair(heard, decision) if private else self._answer(decision, lambda _: ELSEWHERE))
+        elif decision.route is Route.HELP:
+            await self._answer(decision, lambda _: self._explain(incoming, private=private))
         elif decision.route is Route.OVERHEARD:
             now, key = self._clock(), write_key(incoming)
             await self._writer.seal(lambda state: keep(state, incoming, heard.name, key, now))
         self._tell(decision)
         return Received(decision=decision)
+
+    async def _bound(self, decision: Decision, *, private: bool) -> Decision:
+        """Leave a stranger without an answer who has had enough of them; in company the room hears them later."""
+        incoming, config, now = decision.incoming, self._workspace.config, self._clock()
+        reason = await self._writer.look(lambda state: find_excess(state, incoming, config, now))
+        if not reason:
+            return decision
+        if private:
+            await self._writer.seal(lambda state: post_notice(state, incoming, now))
+        return replace(decision, route=Route.IGNORED if private else Route.OVERHEARD, reason=reason)
+
+    def _explain(self, incoming: Incoming, *, private: bool) -> str:
+        """Explain how one talks here, and in private who one is taken for."""
+        if not private:
+            return HELP
+        known = incoming.user in self._workspace.config.users
+        return f"{HELP} {KNOWN.format(incoming.user) if known else STRANGER}"
 
     async def _pair(self, heard: Heard, decision: Decision) -> None:
         """Redeem a code, and answer in words."""
@@ -126,7 +150,9 @@ class Receiving:
         if decision.incoming.user in users:
             await self._answer(decision, lambda _: KNOWN.format(decision.incoming.user))
         elif not decision.claim.codes or not identity:
-            await self._answer(decision, lambda _: HOW)
+            # A command with nothing behind it asks how; whatever else stands there is no code that was ever given.
+            mistyped = len(heard.text.split()) > 1
+            await self._answer(decision, lambda _: NO_CODE if mistyped and identity else HOW)
         elif self._guesses.take(identity) or self._all_guesses.take(""):
             await self._answer(decision, lambda _: TOO_MANY)
         else:

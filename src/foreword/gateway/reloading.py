@@ -111,6 +111,9 @@ class Reloading:
 
     def look(self, *, now: bool = False) -> Reloaded:
         """See what changed in the workspace, and have it followed and told; call it on the thread of the loop."""
+        if now:  # whoever asks is told about every text, also about those that no turn has asked for since
+            self._workspace.refresh(now=True)
+            self._workspace.files.reread()
         return self._reloads.look([KEYS] if self._sign_keys() != self._keys else [], now=now)
 
     async def keep(self) -> None:

@@ -12,6 +12,7 @@ from itertools import groupby
 from pydantic_ai.messages import ModelResponse, TextPart
 
 from foreword.frozen import frozen
+from foreword.gateway.admission import ROUGHLY
 from foreword.gateway.message import Incoming
 from foreword.gateway.moment import write_moment
 from foreword.gateway.past import Kind, Piece, add_piece
@@ -22,7 +23,6 @@ from foreword.sources.builtin import read_prompt
 
 MOST = 20  # messages that a lane catches up with
 BACK = timedelta(days=1)  # how far the first session of a lane looks back; one that is begun anew does not
-ROUGHLY = 3  # characters to a token
 BESIDE = """
 SELECT turns.id, turns.user_id, turns.text, turns.reply, turns.received
 FROM turns JOIN sessions ON sessions.id = turns.session_id

@@ -26,6 +26,7 @@ from foreword.words import Word
 OPEN = "broadcast"  # the situation of every other place; unless the owner lists it, it is public
 SCHEDULED = {"scheduled": "system"}
 NOWHERE = "nowhere"
+_HELP = re.compile(r"/(?:help|start(?:@\w+)?(?:\s+\S+)?|help@\w+)", re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z0-9+@_-][A-Za-z0-9._:+@-]{0,99}")
 
 
@@ -39,6 +40,8 @@ class Route(Word):
     IGNORED = "ignored"
     PAIRING = "pairing"
     """It may hold a code that makes its sender somebody, and is answered without the agent."""
+    HELP = "help"
+    """It is what an app sends when somebody begins or asks for help, and is answered without the agent."""
 
 
 @frozen(eq=True)
@@ -60,6 +63,8 @@ def route(heard: Heard, config: Config, paired: str = "") -> Decision:
     claim = Claim() if family in OWN else read_claim(heard, known=incoming.user in config.users)
     if claim.asked:
         return Decision(route=Route.PAIRING, reason="it asks to be paired", incoming=incoming, claim=claim)
+    if family not in OWN and (heard.chat is Chat.PRIVATE or heard.called) and _HELP.fullmatch(heard.text.strip()):
+        return Decision(route=Route.HELP, reason="it asks how this works", incoming=incoming)
     if heard.address and not heard.text.strip():
         return Decision(route=Route.IGNORED, reason="it has no words", incoming=incoming)
     chosen, reason = choose(heard, incoming, config)

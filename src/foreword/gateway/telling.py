@@ -4,12 +4,12 @@ import sqlite3
 
 from pydantic_ai.messages import ModelResponse, TextPart
 
+from foreword.gateway.admission import ROUGHLY
 from foreword.gateway.lane import Lane
 from foreword.gateway.past import Kind, Piece, add_piece
 from foreword.runtime.history import dump, say
 from foreword.sources.builtin import read_prompt
 
-ROUGHLY = 3  # characters to a token
 THERE = """
 SELECT id FROM sessions WHERE agent = ? AND channel = ? AND room = ? AND user_id = ? AND current = 1
     AND (clearance >= ? OR room != '')"""

@@ -33,7 +33,7 @@ TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 @frozen(eq=True)
-class Exchange:
+class Remark:
     """One message, and the words that it was answered with, if it was."""
 
     user: str
@@ -50,7 +50,7 @@ class Transcript:
     """What was said in a session, up to a place in its history."""
 
     session: Session
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[Remark, ...]
     upto: int = 0
 
     @property
@@ -66,7 +66,7 @@ def read_transcript(state: sqlite3.Connection, session: Session) -> Transcript:
     return Transcript(session=session, exchanges=exchanges, upto=rows[-1][0] if rows else 0)
 
 
-def read_exchange(row: Sequence[Any]) -> Exchange:
+def read_exchange(row: Sequence[Any]) -> Remark:
     """Read a turn, or what a session was told of one that it did not have: of that nothing else was read there."""
     beside, user, text, reply, became, received, finished = row
     began, ended = read_moment(received), read_moment(finished or received)
@@ -74,9 +74,9 @@ def read_exchange(row: Sequence[Any]) -> Exchange:
         messages = recount(load(beside))
         if name_speaker(user, text) not in [one.text for one in messages]:
             sent = "\n\n".join(one.text for one in messages if one.role == "assistant")
-            return Exchange(user="", text="", reply=sent, received=ended, finished=ended, told=True)
+            return Remark(user="", text="", reply=sent, received=ended, finished=ended, told=True)
     answer = (reply or "") if became == str(State.ANSWERED) else ""
-    return Exchange(user=user, text=text, reply=answer, received=began, finished=ended)
+    return Remark(user=user, text=text, reply=answer, received=began, finished=ended)
 
 
 def write_transcript(transcript: Transcript, zone: ZoneInfo) -> str:
@@ -98,7 +98,7 @@ def write_transcript(transcript: Transcript, zone: ZoneInfo) -> str:
     return write_head(head) + "\n".join([title, *write_exchanges(exchanges, lane.agent, zone)])
 
 
-def write_exchanges(exchanges: Sequence[Exchange], agent: str, zone: ZoneInfo) -> Iterator[str]:
+def write_exchanges(exchanges: Sequence[Remark], agent: str, zone: ZoneInfo) -> Iterator[str]:
     """Write each message under who said it, as a quotation."""
     for one in exchanges:
         if not one.told:

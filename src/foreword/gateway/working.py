@@ -103,7 +103,10 @@ class Steps:
 
     def enter(self, messages: Messages) -> Entry | None:
         """Say what is kept of the calls with these messages: without any, the session is told nothing by the turn."""
-        return Entry(frozen=self._frozen if messages else self._began, lessons=self._lessons) if self._sent else None
+        if not self._sent:
+            return None
+        frozen, anew = self._frozen if messages else self._began, bool(self._began and not self._began.base.blocks)
+        return Entry(frozen=frozen, lessons=self._lessons, anew=anew)
 
     def close(self, words: str) -> Messages:
         """Close the turn where it stands, so that the next one can follow."""

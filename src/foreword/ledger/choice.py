@@ -76,12 +76,13 @@ def find_warm(frozen: Frozen, wanted: Wanted, moment: Moment) -> tuple[int, Grou
     if wanted.folded or not continues(frozen.heard, wanted.said) or not all(map(wanted.heard_of, frozen.updates)):
         stays = min(warm, system + last.measure("tools"))
         return stays, Ground.COMPACTED, "the conversation was folded, so what was said is sent anew"
+    if not last.pieces:
+        return 0, Ground.COLD, "the ledger was emptied, since something was forgotten"
     if not warm:
         minutes = find_idle(frozen, moment.now).total_seconds() / 60
         short = last.tokens < facts.minimum
-        why = (
-            f"{last.tokens:,} tokens are too few to be cached" if short else f"nothing was sent for {minutes:,.0f} min"
-        )
+        why = f"nothing was sent for {minutes:,.0f} min" if frozen.alive else "nothing that was sent is kept"
+        why = f"{last.tokens:,} tokens are too few to be cached" if short else why
         return 0, Ground.COLD, f"the cache is cold: {why}"
     return warm, None, ""
 

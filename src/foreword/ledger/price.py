@@ -1,11 +1,16 @@
 """The price of an edit before it is made: now, appended, once the cache is cold, or in the next session."""
 
+from collections.abc import Collection
+from dataclasses import replace
+
 from foreword.frozen import frozen
-from foreword.ledger.change import Change, list_changes
+from foreword.ledger.calibration import Calibration
+from foreword.ledger.change import Change, list_changes, rebuild
 from foreword.ledger.choice import Case, Moment, look, weigh
 from foreword.ledger.line import replay
 from foreword.ledger.state import Frozen
 from foreword.ledger.wanted import Wanted
+from foreword.money import Prices
 from foreword.words import Policy
 
 
@@ -82,6 +87,49 @@ def quote(frozen: Frozen, wanted: Wanted, moment: Moment) -> Quote:
     )
     best = min((one for one in offers[:2] if one.allowed), key=lambda one: one.total)
     return Quote(sections=tuple(change.id for change in changes), offers=offers, best=best.policy)
+
+
+def narrow(frozen: Frozen, wanted: Wanted, sections: Collection[str]) -> Wanted:
+    """Want only these sections to be otherwise: all others stay as the session was told, with the tools that it had."""
+    told = replay(frozen.base, frozen.updates)
+    stay = {name: line for name, line in told.items() if name not in sections}
+    away = frozenset(line.id for line in wanted.base.lines if line.id not in sections and line.id not in told)
+    return replace(
+        wanted,
+        base=rebuild(frozen.base, wanted.base, 0, stay, away),
+        identity=replace(wanted.identity, tools=frozen.identity.tools),
+        tool_tokens=frozen.last.measure("tools"),
+    )
+
+
+def correct(quote: Quote, known: Calibration) -> Quote:
+    """Correct a quote by what the calls of its model have taught: the provider bills its own tokens, not ours."""
+    if not known.calls:
+        return quote
+    offers = (
+        replace(
+            one,
+            again=known.correct(one.again),
+            more=round(one.more * known.ratio),
+            once=one.once * known.ratio,
+            each=one.each * known.ratio,
+        )
+        for one in quote.offers
+    )
+    return replace(quote, offers=tuple(offers))
+
+
+def scale(prices: Prices | None, known: Calibration) -> Prices | None:
+    """Scale prices to what a token of ours costs, of which the provider bills more or fewer."""
+    if prices is None or not known.calls:
+        return prices
+    return Prices(
+        input=prices.input * known.ratio,
+        cache_read=prices.cache_read * known.ratio,
+        cache_write=prices.cache_write * known.ratio,
+        cache_write_1h=prices.cache_write_1h * known.ratio,
+        output=prices.output,
+    )
 
 
 def free(change: Change) -> Change:

@@ -1,6 +1,7 @@
 """The state of a session's ledger: what was sent, frozen. It is made anew only once a provider has accepted."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
@@ -107,6 +108,19 @@ class Frozen:
     """Seconds between the newest calls."""
     calls: int = 0
     turns: int = 0
+
+
+def empty(frozen: Frozen) -> Frozen:
+    """Keep of a state only which updates stand in the history: its next turn is sent everything anew."""
+    return replace(
+        frozen,
+        base=Base(),
+        updates=tuple(replace(update, said="", tokens=0, line=None) for update in frozen.updates),
+        settled=tuple(replace(update, said="", tokens=0, line=None) for update in frozen.settled),
+        heard=Heard(),
+        last=replace(frozen.last, pieces=(), answer=""),
+        alive=(),
+    )
 
 
 def digest(texts: Sequence[str]) -> Heard:

@@ -13,6 +13,8 @@ from foreword.sources import Missing
 from foreword.turn import Message, Toolset
 from foreword.words import Policy, Trust, Verdict
 
+OWNED = ("agents", "users", "groups")  # folders in which somebody has a file of a name that others have, too
+
 
 @frozen
 class Wanted:
@@ -60,7 +62,9 @@ class Draft:
 def want(draft: Draft, decided: Mapping[tuple[str, str], Policy], *, folded: bool = False) -> Wanted:
     """Say what a turn wants; what was decided about a single edit wins over what holds for its file."""
     known = {one.item.id: one for run in draft.fit.runs for one in run.items if isinstance(one, Fitted)}
-    places = ((name, (one.item.path, one.item.sha256)) for name, one in known.items()) if decided else ()
+    places = (
+        ((name, (one.item.path or one.item.origin, one.item.sha256)) for name, one in known.items()) if decided else ()
+    )
     edits = {name: decided[place] for name, place in places if place in decided}
     schemas = "\n".join(tool.schema for tool in draft.tools.tools)
     return Wanted(
@@ -96,8 +100,15 @@ def make_line(one: Fitted, block: Block, span: Span, draft: Draft) -> Line:
         piece=block.text[span.start : span.end],
         tokens=span.tokens,
         governs=section.slot.governs,
-        policy=draft.policies.get(section.path, Policy.AUTO),
+        policy=find_policy(draft.policies, section.path or section.origin),
     )
+
+
+def find_policy(policies: Mapping[str, Policy], path: str) -> Policy:
+    """Find what holds for a file; what an agent, a person or a room has in its place is held to the same."""
+    folder, _, rest = path.partition("/")
+    shared = rest.partition("/")[2] if folder in OWNED else ""
+    return policies.get(path) or policies.get(shared) or Policy.AUTO
 
 
 def list_withheld(fit: Fit) -> Iterator[str]:

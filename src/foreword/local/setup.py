@@ -17,7 +17,7 @@ from foreword.tokens.models import ROOM, ModelFacts, find_file
 ENGINE = "xllamacpp"
 MISSING = "the embedded model needs its engine; install it with: pip install 'foreword[local]'"
 SLOTS = 4  # sessions that keep what they have said so far; each costs the memory of a whole window
-ASIDE = 512  # MB for what sessions beyond those had evaluated when they lost their slots
+ASIDE = 256  # MB for what sessions beyond those had evaluated when they lost their slots
 
 
 @frozen

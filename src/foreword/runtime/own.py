@@ -97,6 +97,7 @@ def own_responses(body: Body, sending: Sending) -> dict[str, Any]:
     """Own the body of POST /v1/responses."""
     request = sending.envelope.request
     words = Words(sending.said, lambda text: {"type": "input_text", "text": text})
+    system = [item for item in request["input"][:1] if item["role"] == "system"]
     items = [
         each
         for item in body["input"]
@@ -105,7 +106,7 @@ def own_responses(body: Body, sending: Sending) -> dict[str, Any]:
     ]
     words.close()
     rest = leave_out(body, "model", "instructions", "tools", "tool_choice", "input", "max_output_tokens")
-    return {**request, "input": items, "max_output_tokens": sending.max_tokens, **sending.keyed, **rest}
+    return {**request, "input": [*system, *items], "max_output_tokens": sending.max_tokens, **sending.keyed, **rest}
 
 
 def own_gemini(body: Body, sending: Sending) -> dict[str, Any]:

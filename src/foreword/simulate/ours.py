@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from foreword.blueprint import Blueprint
 from foreword.caching import Block
@@ -35,6 +35,7 @@ from foreword.tokens.caches import CacheFacts
 from foreword.words import Pace, Placement, Policy, Trust
 
 T = TypeVar("T", Block, Piece)
+NOTHING: Mapping[str, Policy] = {}
 PLAIN = Blueprint(name="simulated", marker="", marker_without_call="", slots=())
 
 
@@ -52,29 +53,22 @@ class Service:
         return self.model.cache
 
 
-class Guide(Protocol):
-    """Decides what the ledger would otherwise decide by itself."""
+@frozen
+class Letter:
+    """A request before it is marked."""
 
-    def guide(self, call: Call) -> Mapping[str, Policy]:
-        """Say what is to be done about edits before a call."""
-        ...
-
-
-class Unguided:
-    """Leaves everything to the ledger."""
-
-    def guide(self, call: Call) -> Mapping[str, Policy]:  # noqa: ARG002 - nothing is decided here
-        """Decide nothing."""
-        return {}
+    blocks: tuple[Block, ...]
+    sent: Sent
+    stable: Sequence[int]
+    """The blocks of the system part."""
 
 
 class Kept:
     """Writes the requests of one session as its ledger has them."""
 
-    def __init__(self, stage: Stage, service: Service, guide: Guide | None = None) -> None:
+    def __init__(self, stage: Stage, service: Service) -> None:
         self._stage = stage
         self._service = service
-        self._guide = guide or Unguided()
         self._layout = Layout(PLAIN, service.meter)
         self._tails: dict[int, str] = {}
         self._inserted: dict[int, str] = {}
@@ -86,9 +80,15 @@ class Kept:
 
     def write(self, call: Call) -> Sequence[Block]:
         """Write a request, and take it as accepted."""
+        letter = self.prepare(call)
+        return self.send(letter, choose(self.frozen, letter.sent, self._service.cache, letter.stable))
+
+    def prepare(self, call: Call, edits: Mapping[str, Policy] = NOTHING) -> Letter:
+        """Decide what is sent, without marks yet; `edits` decides what the ledger would otherwise decide by itself."""
         stage, facts = self._stage, self._service.cache
         if call.first:
-            self.standing = self._compare(call)
+            moment = Moment(now=call.at, facts=facts, prices=self._service.prices)
+            self.standing = compare(self.frozen, self.want(call, edits), moment)
             self.standings.append(self.standing)
             self._tails[call.turn] = "".join(
                 block.text for block in self.standing.prompt.blocks if block.placement is Placement.TAIL
@@ -98,32 +98,37 @@ class Kept:
         if standing is None:
             raise ValueError("a session begins with the first call of a turn")
         system = [make("system", block.text) for block in lead(standing.prompt.blocks)]
-        blocks = [*stage.tools, *system, *stage.converse(call.said, self._tails, self._inserted)]
+        blocks = (*stage.tools, *system, *stage.converse(call.said, self._tails, self._inserted))
         sent = Sent(
             model=self._service.model.name,
             pieces=capture(blocks, facts, self._service.meter.count),
             at=call.at,
             turn=str(call.turn),
         )
-        stable = range(len(stage.tools), len(stage.tools) + len(system))
-        marks = self.mark(call, sent, stable)
+        return Letter(blocks=blocks, sent=sent, stable=range(len(stage.tools), len(stage.tools) + len(system)))
+
+    def send(self, letter: Letter, marks: tuple[Breakpoint, ...]) -> Sequence[Block]:
+        """Mark a request, and take it as accepted."""
+        facts, standing = self._service.cache, self.standing
+        if standing is None:
+            raise ValueError("a request is prepared before it is sent")
         self.breakpoints.append(marks)
         ttls = {one.at: one.ttl for one in marks}
-        sent = replace(sent, pieces=mark(sent.pieces, ttls))
+        sent = replace(letter.sent, pieces=mark(letter.sent.pieces, ttls))
         self.predicted.append(predict(self.frozen, sent, facts))
         self.frozen = advance(self.frozen, standing, sent, facts)
-        return mark(blocks, ttls)
+        return mark(letter.blocks, ttls)
 
-    def mark(self, call: Call, sent: Sent, stable: Sequence[int]) -> tuple[Breakpoint, ...]:  # noqa: ARG002 - an oracle looks at the call
-        """Choose the marks of a request."""
-        return choose(self.frozen, sent, self._service.cache, stable)
+    def fork(self) -> "Kept":
+        """Make another session that goes on from here."""
+        other = Kept(self._stage, self._service)
+        other._tails, other._inserted = dict(self._tails), dict(self._inserted)
+        other.frozen, other.standing = self.frozen, self.standing
+        other.standings, other.breakpoints = list(self.standings), list(self.breakpoints)
+        other.predicted = list(self.predicted)
+        return other
 
-    def _compare(self, call: Call) -> Standing:
-        """Compare what is true now with what the session was told."""
-        moment = Moment(now=call.at, facts=self._service.cache, prices=self._service.prices)
-        return compare(self.frozen, self.want(call), moment)
-
-    def want(self, call: Call) -> Wanted:
+    def want(self, call: Call, edits: Mapping[str, Policy]) -> Wanted:
         """Say what a call wants to be known."""
         base = make_base(call.sections, self._service.meter)
         clock = write_clock(call, self._stage.scenario.tail, self._stage)
@@ -136,7 +141,7 @@ class Kept:
             base=base,
             layout=self._layout,
             tool_tokens=sum(self._service.meter.count(tool.text) for tool in self._stage.tools),
-            edits=self._guide.guide(call),
+            edits=edits,
             said=tuple(block.text for block in before),
         )
 

@@ -19,7 +19,7 @@ from foreword.tokens import find
 
 OURS, NONE, STRING, SPLIT, ORACLE = "ours", "no cache", "one string with a clock", "static/dynamic split", "oracle"
 ORDER = (OURS, NONE, STRING, SPLIT, ORACLE)
-HEAD = ("design", "read", "cost", "of no cache", "of the oracle")
+MILLION = 1_000_000
 
 
 @frozen
@@ -61,7 +61,7 @@ def set_side_by_side(
     service = make_service(facts, find_prices(model, overrides))
     stage, calls = set_stage(scenario), play(scenario)
     kept = Kept(stage, service)
-    designs: dict[str, Design] = {OURS: kept, STRING: OneString(stage), SPLIT: Split(stage)}
+    designs: Mapping[str, Design] = {OURS: kept, STRING: OneString(stage), SPLIT: Split(stage)}
     watched = {name: Watched(design, service) for name, design in designs.items()}
     results = {name: run(one, calls, service) for name, one in watched.items()}
     results[NONE] = forget(results[OURS], service)
@@ -78,16 +78,39 @@ def set_side_by_side(
 
 
 def draw(comparison: Comparison) -> str:
-    """Draw a comparison as a table of plain text."""
-    rows = [HEAD, *(draw_row(comparison, design) for design in comparison.results)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
-    lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([comparison.model, *(f"  {line}" for line in lines)])
+    """Draw a comparison as a table of plain text, under the rules and prices that it was played by."""
+    money = "tokens" if comparison.free else "USD"
+    rows = [("design", "read", money, "of the oracle", "of no cache")]
+    rows += [draw_row(comparison, design) for design in comparison.results]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [f" {name:{widths[0]}}  {align(cells, widths[1:])}".rstrip() for name, *cells in rows]
+    return "\n".join([f"{comparison.model}: {describe(comparison.service)}", *lines])
 
 
-def draw_row(comparison: Comparison, design: str) -> Sequence[str]:
+def align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Set figures below each other."""
+    return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def draw_row(comparison: Comparison, design: str) -> tuple[str, str, str, str, str]:
     """Draw one design."""
-    result = comparison.results[design]
-    amount = f"{comparison.weigh(design):,.0f} tok" if comparison.free else f"${result.usd or 0:,.4f}"
+    amount = f"{comparison.weigh(design):,.0f}" if comparison.free else f"{comparison.weigh(design):,.4f}"
     oracle = f"{comparison.divide(design, ORACLE):.3f} ×" if ORACLE in comparison.results else ""
-    return design, f"{result.share:.1%}", amount, f"{comparison.divide(design, NONE):.3f} ×", oracle
+    share = f"{comparison.results[design].share:.1%}"
+    return design, share, amount, oracle, f"{comparison.divide(design, NONE):.3f} ×"
+
+
+def describe(service: Service) -> str:
+    """Describe the rules and prices that a model is played by."""
+    facts, prices = service.cache, service.prices
+    parts = [f"rules of {name_rules(service)}", f"from {facts.minimum:,} tokens"]
+    if prices is not None and prices.input:
+        per = f"a million: ${prices.input * MILLION:.4g} input, ${prices.cache_read * MILLION:.4g} read"
+        parts.append(f"{per}, ${prices.cache_write * MILLION:.4g} written" if facts.marked else per)
+    return ", ".join(parts)
+
+
+def name_rules(service: Service) -> str:
+    """Name the rules of a cache, and when they were checked."""
+    facts = service.cache
+    return f"{facts.provider or 'other providers'} ({facts.checked})"

@@ -75,18 +75,20 @@ def list_memory(view: SessionView, entry: Planned) -> Item:
     closing = read_builtin("menu/search" if "memory_search" in view.static.tools else "menu/load")
     if entry.text:
         closing = f"{read_builtin(entry.text).replace('$remaining', round_tokens(view.static.beyond))} {closing}"
-    lines, troubles = find_memories(view.static)
+    static = view.static
+    # It is the same for everybody of one clearance, and a new session is no reason to look at every file again.
+    lines, troubles = static.files.recall("memories", lambda: find_memories(static))
     return Section(
         entry=entry,
         text=closing,
         origin="memory",
         title=f"Available Memory (trust: {view.static.clearance})",
-        lines=tuple(lines),
+        lines=lines,
         note="; ".join(troubles),
     )
 
 
-def find_memories(view: StaticView) -> tuple[list[str], list[str]]:
+def find_memories(view: StaticView) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Price every file of the stores that the clearance may see; others are not opened."""
     known = {FACT_STORE: Store(trust=Trust.INNER), **view.stores}
     stores = [name for name, settings in sorted(known.items()) if view.clearance >= settings.trust]
@@ -106,7 +108,7 @@ def list_stores(
     list_paths: Callable[[str], Sequence[str]],
     read: Callable[[str], Document | Trouble | None],
     meter: Meter,
-) -> tuple[list[str], list[str]]:
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Price every file of some stores, grouped by store, and say what cannot be read."""
     lines: list[str] = []
     troubles: list[str] = []
@@ -125,7 +127,7 @@ def list_stores(
                 case None:
                     troubles.append(f"{path} {UNFOUND}")
         lines += [price_author(store, author, found, meter) for author, found in sorted(unreviewed.items())]
-    return lines, troubles
+    return tuple(lines), tuple(troubles)
 
 
 def price_author(store: str, author: str, found: Sequence[Document], meter: Meter) -> str:

@@ -15,6 +15,7 @@ from foreword.sources.document import Document, Trouble, parse_document
 LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a prompt
 SWEEP = 0.25  # seconds between two looks at the disk
 RACY = 50_000_000  # a file written so few nanoseconds before it was read may change again unseen
+MEMORY = "memory/"  # its index tells what it cannot read
 PROSE = ".md"  # what keeps its last good text; configuration and blueprints are kept by who reads them, once they hold
 LINK = "link"  # the stamp of a link, which may change without a trace of its own
 MANY_NAMES = 5_000  # watched names, after which those that lead nowhere are forgotten
@@ -51,6 +52,7 @@ class Files:
         self._documents: dict[str, Document] = {}
         self._before: dict[str, Seen[str | Trouble | None]] = {}
         self._faults: dict[str, Trouble] = {}
+        self._losses: dict[str, Trouble] = {}
         self._folders: dict[str, Seen[tuple[str, ...]]] = {}
         self._links: dict[str, Seen[None]] = {}
         self._visited: dict[str, Files] = {}
@@ -86,10 +88,16 @@ class Files:
             ]
             return {**self._faults, **dict(beyond)}
 
+    @property
+    def losses(self) -> Mapping[str, Trouble]:
+        """What is wrong with texts of this folder that were asked for and never were good, by their paths."""
+        with self._lock:
+            return {**self._losses}
+
     def reread(self) -> None:
         """Read what changed since it was read, so that a fault is found before anybody asks; never within a turn."""
         with self._lock:
-            for path in [*self._before]:
+            for path in [*self._before, *self._losses]:
                 self.read_text(path)
             for visited in self._visited.values():
                 visited.reread()
@@ -175,7 +183,7 @@ class Files:
             self._documents.pop(path, None)
             if isinstance(seen.value, str) and path.endswith(PROSE):
                 self._before[path] = seen
-        for path in [path for path in self._before if self._sign(path) is None]:
+        for path in [path for path in (*self._before, *self._losses) if self._sign(path) is None]:
             self._drop(path)  # what was deleted is gone, also when something comes in its place later
         for key in gone:
             del self._folders[key]
@@ -193,6 +201,8 @@ class Files:
         before, trouble = self._before.get(path), seen.value
         if before is None or not isinstance(trouble, Trouble) or not seen.place or seen.place != before.place:
             self._drop(path)
+            if isinstance(trouble, Trouble) and path.endswith(PROSE) and not path.startswith(MEMORY):
+                self._losses[path] = trouble
             return seen
         self._faults[path] = trouble
         return replace(seen, value=before.value)
@@ -200,6 +210,7 @@ class Files:
     def _drop(self, path: str) -> None:
         self._before.pop(path, None)
         self._faults.pop(path, None)
+        self._losses.pop(path, None)
 
     def _find_stale(self) -> Sequence[str]:
         """Find the files that are no longer as they were; this runs often, so it is one plain loop."""

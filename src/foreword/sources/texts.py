@@ -16,6 +16,7 @@ from foreword.words import Pace
 UNFOUND = "cannot be opened; its name should be plain UTF-8"
 IDENTITY = ("name", "emoji", "creature", "vibe", "description")
 PROFILE = ("name", "timezone", "location")
+STANDS_IN = "the built-in text stands in"
 BODY = "body"  # the field for what a file says beside its front matter
 
 
@@ -45,7 +46,7 @@ def find_text(view: StaticView, entry: Planned) -> Item:
 
 def stand_in(entry: Planned, name: str, text: str, found: Found) -> Section:
     """Let a built-in text stand where a file has none, and say so if the file is there."""
-    note = f"{found.note}; the built-in text stands in" if found.lost else ""
+    note = f"{found.note}; {STANDS_IN}" if found.lost else ""
     return Section(entry=entry, text=text, origin=f"built-in {name}", note=note)
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from foreword.blueprint.guard import FileGuard
 from foreword.sources.archived import is_archive
@@ -12,6 +13,7 @@ from foreword.sources.nowhere import Nowhere
 from foreword.sources.section import Filled, Item
 from foreword.words import Trust
 
+T = TypeVar("T")
 OWNED = "memory/"  # what lies here is nobody's project
 
 
@@ -32,13 +34,27 @@ class Trace:
 class Reader:
     """The files as the sources of one clearance see them: reading is all they can do, and it leaves a trace."""
 
-    __slots__ = ("_clearance", "_files", "_guard", "_traces")
+    __slots__ = ("_clearance", "_files", "_guard", "_known", "_traces")
 
     def __init__(self, files: Files | Nowhere, guard: FileGuard, clearance: Trust) -> None:
         self._files = files
         self._guard = guard
         self._clearance = clearance
+        self._known: dict[str, tuple[object, tuple[Trace, ...]]] = {}
         self._traces: list[Trace] | None = None
+
+    def recall(self, name: str, make: Callable[[], T]) -> T:
+        """Make something once of what is read here, for as long as all of that holds; its traces are left each time."""
+        known = self._known.get(name)
+        if known is None or not all(trace.holds() for trace in known[1]):
+            before, self._traces = self._traces, []
+            try:
+                known = self._known[name] = (make(), tuple(self._traces))
+            finally:
+                self._traces = before
+        if self._traces is not None:
+            self._traces.extend(known[1])
+        return cast("T", known[0])
 
     def read(self, path: str) -> Document | Trouble | None:
         """Return the document at a path, None where there is none for this clearance, or what is wrong with it."""

@@ -112,7 +112,7 @@ def judge_responses(body: Body) -> Iterator[str]:
             kinds = {part.get("type") for part in list_parts(item["content"], "input_text")}
             if kinds - {"input_text"}:
                 yield "input: the parts of a user message are input_text"
-    roles = [item["role"] for item in items if "role" in item]
+    roles = [item["role"] for item in items if item.get("role", "system") != "system"]
     yield from judge_roles(roles, tools=bool(calls))
 
 

@@ -204,14 +204,20 @@ class Remembering:
 
 def forget_sent(memory: Memory, path: str, text: str) -> str:
     """Remove a forgotten memory from what the log has of sent prompts, and say so; bulletins may hold it, too."""
-    from foreword.events.forgetting import Forgotten, forget_recorded
+    from foreword.events.forgetting import Forgotten, forget_recorded, make_wipe
     from foreword.store.bulletins import drop_bulletins
+    from foreword.store.ledgers import empty_ledger, find_touched
     from foreword.store.state import STATE_FILE, use_state
 
-    if not find_author(f"memory/{path}") and os.path.exists(os.path.join(memory.folder, STATE_FILE)):
+    forgotten = Forgotten(path=path, text=text)
+    if os.path.exists(os.path.join(memory.folder, STATE_FILE)):
+        wipe = make_wipe(forgotten)
         with use_state(memory.folder) as state:
-            drop_bulletins(state)
-    return forget_recorded(memory.folder, Forgotten(path=path, text=text))
+            if not find_author(f"memory/{path}"):
+                drop_bulletins(state)
+            for session in list(find_touched(state, lambda sent: wipe(sent) != sent)):
+                empty_ledger(state, session, lambda title: wipe(title) != title)
+    return forget_recorded(memory.folder, forgotten)
 
 
 def take_text(arguments: Mapping[str, Any], name: str, default: str | None = None) -> str:

@@ -11,7 +11,7 @@ from foreword.frozen import frozen
 from foreword.ledger.breakpoints import Breakpoint
 from foreword.render import Block, Prompt
 from foreword.turn import Message, Tool, Toolset
-from foreword.wire.marks import write_mark
+from foreword.wire.marks import PART, write_mark
 from foreword.words import Placement
 
 REMEMBERED = 512  # tools whose parameters are in order already
@@ -90,19 +90,13 @@ def shape_anthropic(letter: Letter) -> dict[str, Any]:
 
 def mark_text(block: Block, ttl: str | None, name: str = "anthropic") -> dict[str, Any]:
     """Make a system block, with its cache mark if it has one."""
-    content: dict[str, Any] = {"type": "text", "text": block.text}
+    content: dict[str, Any] = {"type": PART[name], "text": block.text}
     return {**content, **write_mark(name, ttl)} if ttl else content
 
 
 def shape_openai(letter: Letter) -> dict[str, Any]:
     """Shape the body of POST /v1/chat/completions; where marks are taken the system part has one part per block."""
-    blocks = [
-        (block, ttl)
-        for block, ttl in zip(letter.prompt.blocks, letter.marks, strict=True)
-        if block.placement is Placement.SYSTEM
-    ]
-    marked = any(ttl and ttl not in ANTHROPIC_ONLY for _, ttl in blocks)
-    content = [mark_text(block, ttl, "openai") for block, ttl in blocks] if marked else letter.system
+    content = mark_system(letter, "openai") or letter.system
     system = [{"role": "system", "content": content}] if letter.system else []
     request: dict[str, Any] = {
         "model": letter.model,
@@ -113,12 +107,25 @@ def shape_openai(letter: Letter) -> dict[str, Any]:
     return request
 
 
+def mark_system(letter: Letter, name: str) -> list[dict[str, Any]]:
+    """Write the system part for OpenAI, one part per block; nothing where no mark is taken."""
+    blocks = [
+        (block, ttl)
+        for block, ttl in zip(letter.prompt.blocks, letter.marks, strict=True)
+        if block.placement is Placement.SYSTEM
+    ]
+    marked = any(ttl and ttl not in ANTHROPIC_ONLY for _, ttl in blocks)
+    return [mark_text(block, ttl, name) for block, ttl in blocks] if marked else []
+
+
 def shape_responses(letter: Letter) -> dict[str, Any]:
-    """Shape the body of POST /v1/responses."""
+    """Shape the body of POST /v1/responses; instructions take no marks, so where there are some a message opens it."""
     request: dict[str, Any] = {"model": letter.model}
-    if letter.system:
+    marked = mark_system(letter, "responses")
+    if letter.system and not marked:
         request["instructions"] = letter.system
-    request["input"] = converse(letter, lambda text: {"type": "input_text", "text": text})
+    opening = [{"role": "system", "content": marked}] if marked else []
+    request["input"] = [*opening, *converse(letter, lambda text: {"type": "input_text", "text": text})]
     if letter.tools:
         request["tools"] = [{"type": "function", **describe_function(tool)} for tool in letter.tools.tools]
     return request

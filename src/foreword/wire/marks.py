@@ -11,6 +11,7 @@ from foreword.tokens import ModelFacts
 from foreword.words import Pace
 
 PART = {"anthropic": "text", "openai": "text", "responses": "input_text"}  # what a text is called in a message
+SAID = {"responses": "input"}  # what the conversation is called, where that is not `messages`
 
 
 def count_cached(blocks: Sequence[Block], facts: ModelFacts, tool_tokens: int) -> int:
@@ -57,24 +58,30 @@ def put_marks(shape: str, request: Mapping[str, Any], breakpoints: Sequence[Brea
         if request.get(field):
             parts = list_parts(request[field])
             marked[field] = [put_mark(shape, part, ttls.get(next(numbers))) for part in parts]
-    if shape == "responses":
-        return marked  # its system part is one string, and the service marks the newest item by itself
-    messages = []
-    for message in request.get("messages", ()):
-        content = message.get("content")
-        parts = list_parts(content, PART[shape])
-        done = [put_mark(shape, part, ttls.get(next(numbers))) for part in parts]
-        changed = any(field in part for part in done for field in MARKS)
-        if any(name not in ("role", "content") for name in message):
-            next(numbers)  # what a message has beside its content is a block of its own
-        messages.append(
-            {**message, "content": done} if changed or (not isinstance(content, str) and content) else message
-        )
-    return {**marked, "messages": messages}
+    if request.get("instructions"):
+        next(numbers)  # one string, which takes no mark
+    said = SAID.get(shape, "messages")
+    marked[said] = [put_into(shape, message, ttls, numbers) for message in request.get(said, ())]
+    return marked
 
 
-def put_mark(shape: str, part: Mapping[str, Any], ttl: str | None) -> dict[str, Any]:
-    """Put a mark on a part, or take it off."""
+def put_into(shape: str, message: Mapping[str, Any], ttls: Mapping[int, str], numbers: Iterator[int]) -> Any:
+    """Put marks into one message of a request."""
+    if "role" not in message:
+        next(numbers)  # a call or its result among the input of a response, which takes none
+        return message
+    parts = list_parts(message.get("content"), PART[shape])
+    done = [put_mark(shape, part, ttls.get(next(numbers))) for part in parts]
+    if shape not in SAID and any(name not in ("role", "content") for name in message):
+        next(numbers)  # what a message has beside its content is a block of its own
+    changed = any(new is not old for new, old in zip(done, parts, strict=True))
+    return {**message, "content": done} if changed else message
+
+
+def put_mark(shape: str, part: Mapping[str, Any], ttl: str | None) -> Mapping[str, Any]:
+    """Put a mark on a part, or take it off; one that has none and gets none stays as it is."""
+    if not ttl and not any(name in part for name in MARKS):
+        return part
     bare = {name: value for name, value in part.items() if name not in MARKS}
     return {**bare, **write_mark(shape, ttl)} if ttl else bare
 

@@ -39,6 +39,18 @@ def test_an_edit(edited):
     ]
 
 
+def test_a_spoiled_text(edited, tmp_path):
+    """A text that cannot be used is named, whether a good one was read before it or not, until it is mended."""
+    (tmp_path / "AGENTS.md").write_bytes(b"\xff\xfe")
+    edited.alice.post("/api/turns", json={"text": "Hello."})
+    (tmp_path / "SOUL.md").write_bytes(b"\xff\xfe")
+    faults = edited("")["faults"]
+    assert faults == [f"{name} is not UTF-8 in line 1; save it as UTF-8" for name in ("AGENTS.md", "SOUL.md")]
+    for name in ("SOUL.md", "AGENTS.md"):
+        (tmp_path / name).write_text("Calm.\n")
+    assert edited("")["faults"] == []
+
+
 def test_nobody_else(edited):
     """For everybody but the owner, also at full trust, there is no such route."""
     for user in ("bob", "carol"):

@@ -12,7 +12,7 @@ from aiogram.exceptions import (
     TelegramNetworkError,
     TelegramServerError,
 )
-from aiogram.methods import TelegramMethod
+from aiogram.methods import GetMe, Response, SendChatAction, TelegramMethod
 from aiogram.types import LinkPreviewOptions
 from aiohttp import ClientConnectorError, ClientTimeout, ConnectionTimeoutError
 
@@ -54,6 +54,11 @@ class SendText(TelegramMethod[dict[str, Any]]):
     message_thread_id: int | None = None
     parse_mode: str | None = None
     link_preview_options: LinkPreviewOptions = LinkPreviewOptions(is_disabled=True)
+
+
+ASKED: tuple[type[TelegramMethod[Any]], ...] = (GetRawUpdates, SendText, SendChatAction, GetMe)
+# What aiogram reads an answer with is forgotten as soon as nobody holds it, and takes milliseconds to be made again.
+HELD = [Response[method.__returning__] for method in ASKED]  # type: ignore[name-defined]
 
 
 class Line:

@@ -1,0 +1,173 @@
+"""Claims about when an edit reaches a running session: what the owner says of a file, and of one single edit."""
+
+import asyncio
+import json
+
+import pytest
+from house import CONFIG, open_house, say
+
+from foreword.cli import main
+from foreword.testing import NOON, MovedClock, listen, write_files
+
+RULE = "Say less than you know, and never more than you were asked.\n"
+LONG = "".join(f"{number}. {RULE}" for number in range(1, 60))
+SOUL = f"You are calm.\n{LONG}"
+FILES = {
+    "SOUL.md": SOUL,
+    "IDENTITY.md": "---\nname: Reid\nvibe: quiet\n---\nA clerk of old stock.\n",
+    "AGENTS.md": "Old rules of the house.\n",
+    "TOOLS.md": "Old notes on tools.\n",
+    "USER.md": "---\nname: Alice\n---\nAlice likes old books.\n",
+    "users/bob/USER.md": "Bob likes old boats.\n",
+    "agents/ada/SOUL.md": "Ada is old school.\n",
+    "MEMORY.md": "The old harbour is closed.\n",
+    "channels/terminal.md": "Old manners for the terminal.\n",
+    "rules/one.md": "An old rule.\n",
+}
+PLACES = {"users/bob/USER.md": {"user": "bob"}, "agents/ada/SOUL.md": {"agent": "ada"}}
+
+
+class House:
+    """A house whose files are edited while its gateway runs."""
+
+    def __init__(self, folder, stand_in, clock):
+        self.folder, self.stand_in, self.clock = folder, stand_in, clock
+
+    def run(self, talk, config=CONFIG):
+        """Have a talk with the gateway."""
+
+        async def work():
+            files = {**FILES, "foreword.yaml": config}
+            async with open_house(self.folder, self.stand_in, files, clock=self.clock) as gateway:
+                return await talk(gateway)
+
+        return asyncio.run(work())
+
+    def save(self, gateway, path, text):
+        """Save a file; the gateway sees it at once."""
+        write_files(self.folder, {path: text})
+        gateway.workspace.refresh(now=True)
+
+    def edit(self, gateway, path):
+        """Edit a file: what was old is new."""
+        text = FILES[path].replace("old", "brand-new").replace("Old", "Brand-new").replace("calm", "brand-new")
+        self.save(gateway, path, text)
+
+    def decide(self, path, policy, *more):
+        """Decide about an edit at the shell, beside the gateway that runs."""
+        now = self.clock().isoformat()
+        assert main(["price", "-w", str(self.folder), "--now", now, path, "--apply", policy, *more]) == 0
+
+    @property
+    def places(self):
+        """Where each request says what is new."""
+        return [find_where(one) for one in self.stand_in.requests]
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A house, with a provider on the loopback that has the same clock."""
+    clock = MovedClock(NOON)
+    with listen(clock=clock) as stand_in:
+        yield House(tmp_path, stand_in, clock)
+
+
+def find_where(request):
+    """Find where a request says what is new: in its system part, in its newest message, or nowhere."""
+    body = request.body
+    system = body.get("system") or [one for one in body["messages"] if one["role"] in ("system", "developer")]
+    newest = [one for one in body["messages"] if one["role"] == "user"][-1]
+    places = {"system": json.dumps(system), "message": json.dumps(newest)}
+    return next((name for name, text in places.items() if "rand-new" in text), "nowhere")
+
+
+NOW, APPEND = ("now", "system", "system"), ("append", "message", "system")
+COLD, LATER = ("cold", "nowhere", "system"), ("next-session", "nowhere", "nowhere")
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path != "MEMORY.md"])
+@pytest.mark.parametrize(("policy", "warm", "cold"), [NOW, COLD, LATER])
+def test_a_policy_of_a_file(house, path, policy, warm, cold):
+    """What `prompt.files` says of the edits of a file holds for each well-known one, and for those in its place."""
+    place = PLACES.get(path, {})
+    name = path.rpartition("/")[2] if place else path
+    own = "per_user: true, " if path.startswith("users/") else ""
+
+    async def talk(gateway):
+        await say(gateway, "One", **place)
+        house.edit(gateway, path)
+        await say(gateway, "Two", **place)
+        house.clock.move(3 * 3600)
+        await say(gateway, "Three", **place)
+
+    house.run(talk, f"{CONFIG}prompt: {{files: [{{path: {name}, {own}trust: public, edits: {policy}}}]}}\n")
+    assert house.places == ["nowhere", warm, cold]
+
+
+@pytest.mark.parametrize("path", ["SOUL.md", "IDENTITY.md", "USER.md", "rules/one.md"])
+@pytest.mark.parametrize(("policy", "warm", "cold"), [NOW, APPEND, COLD, LATER])
+def test_a_decision_about_one_edit(house, path, policy, warm, cold):
+    """What is decided about an edit wins over what is said of its file, in a gateway that runs."""
+    other = "now" if policy == "next-session" else "next-session"
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        house.edit(gateway, path)
+        house.decide(path, policy)
+        await say(gateway, "Two")
+        house.clock.move(3 * 3600)
+        await say(gateway, "Three")
+
+    house.run(talk, f"{CONFIG}prompt: {{files: [{{path: {path}, trust: familiar, edits: {other}}}]}}\n")
+    assert house.places == ["nowhere", warm, cold]
+
+
+def test_a_decision_is_about_one_text(house, capsys):
+    """The next edit of a file is another, of which nothing was decided; auto takes a decision back."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        house.edit(gateway, "SOUL.md")
+        house.decide("SOUL.md", "next-session")
+        await say(gateway, "Two")
+        house.save(gateway, "SOUL.md", SOUL.replace("calm", "brand-new and tall"))
+        await say(gateway, "Three")
+
+    house.run(talk)
+    assert house.places == ["nowhere", "nowhere", "message"]
+    capsys.readouterr()
+    assert main(["price", "-w", str(house.folder), "--decided", "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)
+    assert (one["path"], one["policy"], one["in_force"]) == ("SOUL.md", "next-session", False)
+    house.decide("SOUL.md", "auto")
+    assert "nothing is decided about SOUL.md any more" in capsys.readouterr().out
+    assert main(["price", "-w", str(house.folder), "--decided"]) == 0
+    assert "nothing was decided" in capsys.readouterr().out
+
+
+def test_a_section_of_several_files(house, capsys):
+    """MEMORY.md is told by the menu, which is made of all memories: nothing can be decided about one of them."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        house.edit(gateway, "MEMORY.md")
+        house.decide("MEMORY.md", "next-session")
+        await say(gateway, "Two")
+
+    house.run(talk)
+    assert house.places == ["nowhere", "message"]
+    assert "menu is made of more than MEMORY.md, so this does not hold for it" in capsys.readouterr().err
+
+
+def test_a_decision_before_the_edit(house):
+    """What is decided about a text that nobody has saved yet holds from the moment in which it is."""
+    write_files(house.folder, {"draft/SOUL.md": SOUL.replace("calm", "brand-new")})
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        house.decide("SOUL.md", "cold", "--with", str(house.folder / "draft" / "SOUL.md"))
+        house.edit(gateway, "SOUL.md")
+        await say(gateway, "Two")
+
+    house.run(talk)
+    assert house.places == ["nowhere", "nowhere"]

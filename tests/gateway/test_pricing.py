@@ -1,0 +1,201 @@
+"""Claims about the price of an edit: what is quoted for each session is what its next call then costs."""
+
+import asyncio
+import json
+
+import pytest
+from house import CONFIG, open_house, say
+
+from foreword.cli import main
+from foreword.testing import NOON, MovedClock, listen, write_files
+
+RULE = "Say less than you know, and never more than you were asked.\n"
+SOUL = "".join(f"{number}. {RULE}" for number in range(1, 90))
+EDITED = SOUL.replace("40. Say less", "40. Say more")
+FILES = {
+    "foreword.yaml": CONFIG + "rooms: {family: {situation: group}}\n",
+    "SOUL.md": SOUL,
+    "USER.md": "Alice binds books.\n",
+    "users/bob/USER.md": "Bob fishes.\n",
+    "notes.txt": "Nothing of this is told.\n",
+}
+
+
+@pytest.fixture
+def clock():
+    """A clock that only moves when it is told to."""
+    return MovedClock(NOON)
+
+
+@pytest.fixture
+def stand_in(clock):
+    """A provider on the loopback, with the same clock."""
+    with listen(clock=clock) as one:
+        yield one
+
+
+@pytest.fixture
+def run(tmp_path, stand_in, clock):
+    """Have a talk with the gateway of a house."""
+
+    def run(talk, files=FILES):
+        async def main():
+            async with open_house(tmp_path, stand_in, files, clock=clock) as gateway:
+                return await talk(gateway)
+
+        return asyncio.run(main())
+
+    return run
+
+
+@pytest.fixture
+def ask(tmp_path, clock, capsys):
+    """Type `foreword price`, at the time of the clock."""
+
+    def ask(*words, code=0):
+        capsys.readouterr()
+        assert main(["price", "-w", str(tmp_path), "--now", clock().isoformat(), *words]) == code
+        said = capsys.readouterr()
+        return json.loads(said.out) if "--json" in words else said.out + said.err
+
+    return ask
+
+
+async def talk_a_while(gateway):
+    """Have two people talk, and a room."""
+    for number in range(3):
+        await say(gateway, f"Message {number}")
+    await say(gateway, "Hello", user="bob")
+    await say(gateway, "Hello all", user="bob", room="family", situation="group", channel="telegram")
+
+
+def find_offers(one):
+    """Find the offers of a quote by their policies."""
+    return {offer["policy"]: offer for offer in one["offers"]}
+
+
+def test_each_session_has_a_price(tmp_path, run, ask):
+    """An edit of SOUL.md is priced for everybody who was told it, under four policies, and summed up."""
+    run(talk_a_while)
+    write_files(tmp_path, {"SOUL.md": EDITED})
+    told = ask("SOUL.md", "--json")
+    assert {(one["user"], one["room"], one["channel"]) for one in told["sessions"]} == {
+        ("bob", "family", "telegram"), ("bob", None, "terminal"), ("alice", None, "terminal"),
+    }  # fmt: skip
+    for one in told["sessions"]:
+        offers = find_offers(one)
+        assert list(offers) == ["now", "append", "cold", "next-session"]
+        assert one["sections"] == ["soul"]
+        assert one["warm"] > offers["now"]["again"] > 1_000
+        assert offers["now"]["total"] > offers["append"]["total"] > offers["cold"]["total"] >= 0
+        assert (one["best"], one["deed"]) == ("append", "append")
+    whole = find_offers(told["all"])
+    assert whole["now"]["once"] == pytest.approx(sum(find_offers(one)["now"]["once"] for one in told["sessions"]))
+    assert told["all"]["best"] == "append"
+    shown = ask("SOUL.md")
+    assert "the cheapest that takes effect is append" in shown
+    assert "all 3" in shown
+    assert "bob in family" in shown
+
+
+def test_the_price_of_now_is_what_is_billed(tmp_path, stand_in, run, ask):
+    """What `now` says is billed again is what the provider then reads less than it would have."""
+    run(talk_a_while)
+    write_files(tmp_path, {"SOUL.md": EDITED})
+    (mine,) = (one for one in ask("SOUL.md", "--json")["sessions"] if one["user"] == "alice")
+    shown = ask("SOUL.md", "--apply", "now")
+    assert "is sent the prompt anew with its next message: an edit of soul is to apply now" in shown
+
+    async def talk(gateway):
+        await say(gateway, "And now?")
+
+    before = len(stand_in.requests)
+    run(talk, {**FILES, "SOUL.md": EDITED})
+    request = stand_in.requests[before]
+    assert "40. Say more" in request.body["system"][0]["text"]
+    again = find_offers(mine)["now"]["again"]
+    assert mine["warm"] - again == pytest.approx(request.counted.read, rel=0.02, abs=20)
+
+
+def test_a_text_that_nobody_has_saved(tmp_path, run, ask):
+    """A text is priced as if the file had it, and neither the file nor the state is touched."""
+    run(talk_a_while)
+    write_files(tmp_path, {"draft.md": EDITED})
+    assert ask("SOUL.md", "--json")["spared"]["same"] == 3
+    told = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--json")
+    assert len(told["sessions"]) == 3
+    assert not told["saved"]
+    assert (tmp_path / "SOUL.md").read_text() == SOUL
+    write_files(tmp_path, {"SOUL.md": EDITED})
+    saved = ask("SOUL.md", "--json")
+    assert saved["sessions"] == told["sessions"]
+    assert saved["sha256"] == told["sha256"]
+
+
+def test_a_cold_cache_has_nothing_to_lose(tmp_path, clock, run, ask):
+    """Hours later nothing is billed again, and a day later nobody is expected to go on."""
+    run(talk_a_while)
+    write_files(tmp_path, {"SOUL.md": EDITED})
+    clock.move(3 * 3600)
+    for one in ask("SOUL.md", "--json")["sessions"]:
+        assert one["warm"] == find_offers(one)["now"]["again"] == 0
+        assert one["deed"] == "rebase"
+    clock.move(24 * 3600)
+    told = ask("SOUL.md", "--json")
+    assert (told["sessions"], told["idle"]) == ([], 3)
+    assert "no session is going on" in ask("SOUL.md")
+
+
+def test_a_file_of_one_person(tmp_path, run, ask):
+    """A file of one person is priced where that person speaks alone, and nowhere else."""
+    run(talk_a_while)
+    write_files(tmp_path, {"USER.md": "Alice binds books, and boats.\n", "draft.md": EDITED})
+    told = ask("USER.md", "--json")
+    assert [one["user"] for one in told["sessions"]] == ["alice"]
+    assert told["spared"]["apart"] == 2
+    soul = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--session", told["sessions"][0]["session"], "--json")
+    again, all_of_it = (find_offers(one["sessions"][0])["now"]["again"] for one in (told, soul))
+    assert 0 < again < all_of_it  # what stands before it stays in the cache
+
+
+def test_a_file_that_is_gone(tmp_path, run, ask):
+    """A file that was deleted is an edit, too; one that never was is refused."""
+    run(talk_a_while)
+    (tmp_path / "USER.md").unlink()
+    (one,) = ask("USER.md", "--json")["sessions"]
+    assert one["user"] == "alice"
+    assert "gone" in ask("USER.md", "--apply", "cold", code=2)
+    assert "there is no NOTHING.md" in ask("NOTHING.md", code=2)
+
+
+def test_what_has_no_price(tmp_path, run, ask):
+    """A file in no prompt, a folder, a binary file, one outside, and the configuration are each told in words."""
+    run(talk_a_while)
+    (tmp_path / "binary.md").write_bytes(b"\x00\x01")
+    assert "notes.txt is in no prompt" in ask("notes.txt")
+    assert "nothing to decide" in ask("notes.txt", "--apply", "now", code=2)
+    assert "is a folder" in ask("users", code=2)
+    assert "is no text" in ask("binary.md", code=2)
+    assert "is refused" in ask("../elsewhere.md", code=2)
+    assert "is in no prompt" in ask("foreword.yaml", code=2)
+    assert "which file?" in ask(code=2)
+
+
+def test_without_a_session(tmp_path, ask):
+    """Where nobody has talked yet, a session that begins is priced, and no state is made."""
+    write_files(tmp_path, FILES)
+    told = ask("SOUL.md", "--json")
+    assert told["sessions"] == []
+    assert told["fresh"]["own"] > 500
+    assert told["fresh"]["cold_usd"] > told["fresh"]["warm_usd"] > 0
+    assert "a session that begins now (reid with alice)" in ask("SOUL.md")
+    assert not (tmp_path / ".foreword" / "state.sqlite").exists()
+
+
+def test_one_session(tmp_path, run, ask):
+    """One session is asked by the beginning of its id; one that is not there is named."""
+    run(talk_a_while)
+    write_files(tmp_path, {"SOUL.md": EDITED})
+    first = ask("SOUL.md", "--json")["sessions"][0]["session"]
+    assert [one["session"] for one in ask("SOUL.md", "--json", "--session", first[:8])["sessions"]] == [first]
+    assert "'zzz'" in ask("SOUL.md", "--session", "zzz", code=2)
