@@ -22,7 +22,7 @@ NOT_YET = (
 def add_break_options(parser: ArgumentParser) -> None:
     """Add which calls are asked about, and whose eyes they are seen with."""
     which = parser.add_argument_group("which", "without an action")
-    which.add_argument("--session", metavar="ID", default="", help="one session only")
+    which.add_argument("--session", metavar="ID", default="", help="one session only, by its id or how that begins")
     which.add_argument("--user", metavar="NAME", default="", help="one person only")
     add_period_options(parser)
     add_reader_options(parser)
