@@ -153,7 +153,9 @@ class People:
     async def _send(self, claimed):
         """Send a request to nobody; say what its session has sent by then, and the message as it was sent."""
         session, incoming = claimed.session, claimed.incoming
-        past, books = await self.writer.do(lambda state: (read_past(state, session.id), read_books(state, session.id)))
+        past, books = await self.writer.do(
+            lambda state: (read_past(state, session.id), read_books(state, session.id, NOON))
+        )
         turn = Turn(
             agent="reid",
             user=incoming.user,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from foreword.assembly import Assembly
+    from foreword.ledger.calibration import Calibration
     from foreword.prices import Estimate
     from foreword.report import Row
     from foreword.workspace import Workspace
@@ -32,6 +33,7 @@ def run(args: Namespace) -> int:
 def show(workspace: "Workspace", assembly: "Assembly", rows: "list[Row]") -> None:
     """Show what became of slots, and what the turn costs."""
     from foreword.cli.table import NARROW, draw_with_notes, find_width
+    from foreword.ledger.calibration import show_correction
 
     price = find_estimate(workspace, assembly)
     width = find_width()
@@ -39,16 +41,30 @@ def show(workspace: "Workspace", assembly: "Assembly", rows: "list[Row]") -> Non
     draw_with_notes(make_rows(rows, narrow=width < NARROW), ["why", *(row.reason for row in rows)], width)
     if width < NARROW and any(row.cached and row.span for row in rows):
         print("\n • is read from the provider's cache in the next turn")
-    print_foot(f"{assembly.summary} · {show_estimate(price)}", width)
+    learned = find_learned(workspace, assembly)
+    parts = (assembly.summary, show_estimate(price), show_correction(learned) if learned.calls else "")
+    print_foot(" · ".join(filter(None, parts)), width)
 
 
 def find_estimate(workspace: "Workspace", assembly: "Assembly") -> "Estimate | None":
-    """Estimate the price of a turn, if its model has one."""
+    """Estimate the price of a turn, if its model has one, by what its calls have taught about its tokens."""
+    from foreword.ledger.price import scale
     from foreword.prices import Request, estimate, find_prices
 
     request = Request(tokens=assembly.used + assembly.conversation, now=assembly.turn.now)
     prices = find_prices(assembly.terms.meter.facts.name, workspace.config.models, request)
-    return estimate(assembly, prices) if prices else None
+    scaled = scale(prices, find_learned(workspace, assembly))
+    return estimate(assembly, scaled) if scaled else None
+
+
+def find_learned(workspace: "Workspace", assembly: "Assembly") -> "Calibration":
+    """Find what the calls of the turn's model have taught, as far as the state has it."""
+    from contextlib import closing
+
+    from foreword.store.reader import StateReader
+
+    with closing(StateReader(workspace.state)) as reader:
+        return reader.find_calibration(assembly.terms.meter.facts.name)
 
 
 def show_estimate(price: "Estimate | None") -> str:

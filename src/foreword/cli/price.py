@@ -92,7 +92,7 @@ def read_state(args: Namespace, workspace: "Workspace", now: datetime) -> "Known
 
 def ask(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime) -> "tuple[Pricing, Fresh | None]":
     """Ask what an edit costs those who go on and those who begin; what nobody was ever told has no price."""
-    from foreword.gateway.editing import foresee
+    from foreword.gateway.editing import find_place, foresee
     from foreword.gateway.pricing import price
 
     known = read_state(args, workspace, now)
@@ -101,7 +101,8 @@ def ask(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime) ->
         raise InputError(
             f"there is no {edit.path} in {workspace.files.root}; for a text that it would have: --with NEW"
         )
-    return pricing, foresee(workspace, edit, known.calibrations, now)
+    place = find_place(edit.path, workspace.config)
+    return pricing, foresee(workspace, edit, place, known.calibrations, now)
 
 
 def show_price(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime) -> None:

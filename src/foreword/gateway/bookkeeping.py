@@ -28,6 +28,8 @@ class Books:
 
     frozen: Frozen | None = None
     edits: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    """What was learned of each model's tokens."""
 
     def open(self, workspace: Workspace, turn: Turn, now: datetime, *, folded: bool, waits: bool) -> Book:
         """Open the ledger for a turn."""
@@ -75,7 +77,7 @@ def read_books(state: sqlite3.Connection, session: str, since: datetime | None =
             known = None
     if known and since and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
         known = replace(known, alive=())
-    return Books(frozen=known, edits=ledgers.read_edits(state))
+    return Books(frozen=known, edits=ledgers.read_edits(state), calibrations=ledgers.read_calibrations(state))
 
 
 def keep_entry(state: sqlite3.Connection, session: str, entry: Entry) -> None:

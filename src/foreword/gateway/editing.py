@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 
@@ -28,11 +29,18 @@ class Edit:
     text: str | None
     saved: bool = True
     """Whether the file has it already."""
+    closed: bool = False
+    """Whether the file was not opened, since not everybody may: a turn opens it, if its clearance may."""
 
     @property
     def sha256(self) -> str:
         """The name of this edit; the next one has another."""
         return sha256((self.text or "").encode()).hexdigest()
+
+    @property
+    def texts(self) -> Mapping[str, str | None]:
+        """What has to be supposed for it."""
+        return {} if self.saved else {self.path: self.text}
 
 
 @frozen(eq=True)
@@ -72,31 +80,35 @@ def find_edit(workspace: Workspace, path: str, text: str | None = None) -> Edit:
     return Edit(path=path, text=found)
 
 
+def leave_closed(workspace: Workspace, path: str, text: str | None = None) -> Edit:
+    """Take an edit as it is named, and look at nothing: for somebody who may not see every file."""
+    workspace.files.locate(path)
+    return Edit(path=path, text=text, saved=text is None, closed=True)
+
+
 def find_place(path: str, config: Config) -> Turn:
     """Find who would meet a file: by the folder in which it lies, else the owner in a private chat."""
     folder, _, rest = path.partition("/")
     name = rest.partition("/")[0].removesuffix(".md")
-    turn: dict[str, str] = {"agent": next(iter(config.agents)), "user": config.owner, "situation": "dm"}
+    usual = Turn(agent=next(iter(config.agents)), user=config.owner, situation="dm")
     if folder == "agents" and name in config.agents:
-        turn["agent"] = name
-    elif folder == "users" and name in config.users:
-        turn["user"] = name
-    elif folder == "channels" and name:
-        turn["channel"] = name
-    elif folder == "groups" and name in config.rooms:
-        turn |= {"room": name, "situation": config.rooms[name].situation}
-    return Turn(**turn)
+        return replace(usual, agent=name)
+    if folder == "users" and name in config.users:
+        return replace(usual, user=name)
+    if folder == "channels" and name:
+        return replace(usual, channel=name)
+    if folder == "groups" and name in config.rooms:
+        return replace(usual, room=name, situation=config.rooms[name].situation)
+    return usual
 
 
-def foresee(workspace: Workspace, edit: Edit, calibrations: Mapping[str, Calibration], now: datetime) -> Fresh | None:
-    """Foresee what a session costs that begins now; nothing where its prompt does not depend on the file."""
+def foresee(
+    workspace: Workspace, edit: Edit, place: Turn, calibrations: Mapping[str, Calibration], now: datetime
+) -> Fresh | None:
+    """Foresee what a session costs that begins in a place; nothing where its prompt does not depend on the file."""
     config = workspace.config
-    place = find_place(edit.path, config)
-    agent = config.agents[place.agent]
-    turn = Turn(
-        agent=place.agent, user=place.user, channel=place.channel, room=place.room, situation=place.situation,
-        tools=find_equipped(agent.folders), now=now,
-    )  # fmt: skip
+    agent = place.agent or next(iter(config.agents))
+    turn = replace(place, agent=agent, tools=find_equipped(config.agents[agent].folders), now=now)
     assembly, without = (workspace.suppose({edit.path: text})(turn, NOTHING_FROZEN) for text in (edit.text, None))
     if assembly.prompt.text == without.prompt.text:
         return None

@@ -105,16 +105,16 @@ class Preparing:
         try:
             assembly = await self._assemble(claimed, turn, books)
         except BudgetError:  # what was said may leave too little; without it there is room, or nothing helps
-            assembly = await self._assemble_bare(turn)
+            assembly = await self._assemble_bare(turn, books)
             fold = True
         if assembly.clearance.level != claimed.session.lane.clearance:  # the configuration was read anew just now
             raise Changed(CHANGED)
         trace.context = find_context(assembly, trace.context.schedule)
-        room, message = find_room(assembly), assembly.terms.meter.count(incoming.text)
+        room, message = find_room(assembly, books), assembly.terms.meter.count(incoming.text)
         if message > room:
             raise InputError(TOO_LONG.format(message, room))
         if past and (fold or is_full(past, message, room)):
-            past = await self._fold(trace, claimed, past, assembly)
+            past = await self._fold(trace, claimed, past, assembly, room)
             turn = make_turn(claimed, equipment, past, self.now())
             assembly = await self._assemble(claimed, turn, books, folded=True)
         if gone := assembly.standing.scrub:
@@ -193,7 +193,7 @@ class Preparing:
         """Let go of the thread."""
         self._bench.shutdown()
 
-    async def _assemble_bare(self, turn: Turn) -> Assembly:
+    async def _assemble_bare(self, turn: Turn, books: Books) -> Assembly:
         """Assemble a turn without what was said before; where that does not fit either, the message may be why."""
         bare = replace(turn, history=())
         try:
@@ -201,11 +201,13 @@ class Preparing:
         except BudgetError as error:
             empty = await self.assemble(replace(bare, message=""))
             message = empty.terms.meter.count(turn.message)
-            raise InputError(TOO_LONG.format(message, find_room(empty))) from error
+            raise InputError(TOO_LONG.format(message, find_room(empty, books))) from error
 
-    async def _fold(self, trace: Trace, claimed: Claimed, past: Sequence[Row], assembly: Assembly) -> Sequence[Row]:
+    async def _fold(
+        self, trace: Trace, claimed: Claimed, past: Sequence[Row], assembly: Assembly, room: int
+    ) -> Sequence[Row]:
         """Fold the oldest turns, and tell it."""
-        meter, room = assembly.terms.meter, find_room(assembly)
+        meter = assembly.terms.meter
         cut = choose_cut(past, room)
         if not cut.folded:
             return past
@@ -308,7 +310,12 @@ def weigh(meter: Meter, messages: Messages) -> int:
     return sum(meter.count(message.text) for message in recount(messages))
 
 
-def find_room(assembly: Assembly) -> int:
-    """Find how many tokens of the window are left for the conversation, beside the prompt and the answer."""
+def find_room(assembly: Assembly, books: Books) -> int:
+    """Find how many tokens are left for the conversation beside the prompt and the answer, as we count them.
+
+    A model that has been billing more than we count has a smaller window in our tokens.
+    """
     facts = assembly.terms.meter.facts
-    return max(0, facts.window - assembly.used - min(8_192, facts.window // 4))
+    known = books.calibrations.get(facts.name)
+    usable = facts.window - min(8_192, facts.window // 4)
+    return max(0, int(usable / (known.caution if known else 1.0)) - assembly.used)

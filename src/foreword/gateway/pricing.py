@@ -98,17 +98,27 @@ class Pricing:
         return add_up([one for price in self.prices for one in price.quote.offers if one.policy is policy and one.usd])
 
 
-def read_known(state: sqlite3.Connection, now: datetime, only: str = "") -> Known:
-    """Read what the state knows of the sessions that were used lately, or of one."""
+def see_all(_: Session) -> bool:
+    """See every session."""
+    return True
+
+
+def read_known(
+    state: sqlite3.Connection, now: datetime, only: str = "", sees: Callable[[Session], bool] = see_all
+) -> Known:
+    """Read what the state knows of the sessions that were used lately, or of one, as far as somebody sees them."""
     asked = f"SELECT {COLUMNS} FROM sessions WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
-    found = [read_session(row) for row in state.execute(asked)]
+    found = list(filter(sees, map(read_session, state.execute(asked))))
     chosen = [one for one in found if (one.id.startswith(only) if only else now - one.used <= LATELY)]
-    going = (
+    going = [
         Going(
-            session=one, books=read_books(state, one.id), incoming=find_last(state, one), past=read_past(state, one.id)
+            session=one,
+            books=read_books(state, one.id, one.created),  # an engine that runs is believed to have run since
+            incoming=find_last(state, one),
+            past=read_past(state, one.id),
         )
         for one in chosen
-    )
+    ]
     return Known(
         going=tuple(one for one in going if one.books.frozen),
         idle=0 if only else len(found) - len(chosen),
@@ -160,8 +170,9 @@ class Asking:
         self._edit = edit
         self._now = now
         # What depends on a file is what differs when it says this, says something else, or is not there.
-        others = ({edit.path: None}, {edit.path: PROBE}, *(() if edit.saved else ({},)))
-        self._would = workspace.suppose({edit.path: edit.text})
+        others: list[Mapping[str, str | None]] = [{edit.path: None}, {edit.path: PROBE}]
+        others += [] if edit.saved else [{}]
+        self._would = workspace.suppose(edit.texts)
         self._others = tuple(map(workspace.suppose, others))
 
     def ask(self, going: Going, calibrations: Mapping[str, Calibration]) -> Price | Spared:

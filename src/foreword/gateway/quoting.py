@@ -17,7 +17,7 @@ def tell_pricing(pricing: Pricing, edit: Edit, fresh: Fresh | None) -> dict[str,
     spared = Counter(map(str, pricing.spared))
     return {
         "path": edit.path,
-        "sha256": None if edit.text is None else edit.sha256,
+        "sha256": None if edit.text is None or edit.closed else edit.sha256,
         "saved": edit.saved,
         "sessions": [tell_price(one) for one in pricing.prices],
         "all": tell_quote(sum_up(pricing)),

@@ -4,6 +4,7 @@ import math
 
 from foreword.frozen import frozen
 
+MOST = 2.0  # tokens for one of ours; what reports more has counted something else
 MEMORY = 50  # calls after which an old one weighs as little as a new one
 
 
@@ -23,6 +24,11 @@ class Calibration:
     def correct(self, tokens: int) -> int:
         """Correct an estimate."""
         return math.ceil(tokens * self.ratio) if self.calls else tokens
+
+    @property
+    def caution(self) -> float:
+        """By how much to think of a window as smaller; one that holds more than we count is not made use of."""
+        return min(max(1.0, self.ratio), MOST) if self.calls else 1.0
 
 
 def learn(known: Calibration, counted: int, reported: int) -> Calibration:
@@ -48,3 +54,9 @@ def show(known: Calibration) -> str:
     return (
         f"{known.model}: counts × {known.ratio:.3f} by {known.calls} call{plural}, off by {known.error:.1%} on average"
     )
+
+
+def show_correction(known: Calibration) -> str:
+    """Show by what a prediction was corrected, and how far off such predictions have been."""
+    plural = "" if known.calls == 1 else "s"
+    return f"counts × {known.ratio:.2f}, off by {known.error:.1%} on average ({known.calls:,} call{plural})"

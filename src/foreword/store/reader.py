@@ -8,11 +8,13 @@ from threading import Lock
 from typing import TypeVar, cast
 
 from foreword.frozen import frozen
+from foreword.ledger.calibration import Calibration
 from foreword.sources.archived import Archived
 from foreword.sources.character import UNKEPT, Character
 from foreword.store.agents import find_character
 from foreword.store.archives import find_archived
 from foreword.store.instructions import find_instructions
+from foreword.store.ledgers import read_calibrations
 from foreword.store.open import Identity, identify, is_damage
 from foreword.store.schema import StoreError
 from foreword.store.state import STATE_FILE, open_state, refuse_damaged
@@ -69,6 +71,11 @@ class StateReader:
     def list_planned(self) -> "tuple[Planned, ...]":
         """List the schedules that are due at some time, the next one first."""
         return self._ask(("planned",), (), list_planned)
+
+    def find_calibration(self, model: str) -> Calibration:
+        """Find what the calls of a model have taught about its tokens."""
+        nothing = Calibration(model=model)
+        return self._ask(("tokens", model), nothing, lambda state: read_calibrations(state).get(model, nothing))
 
     def close(self) -> None:
         """Let go of the file; the next question opens it again."""

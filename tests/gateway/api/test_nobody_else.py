@@ -21,6 +21,8 @@ BODIES = {
     "/api/schedules": {"say": "Hi", "cron": "0 8 * * *"},
     "/api/sessions/{session}/fork": {"turns": 1},
     "/api/explain": {"text": "Hi", "session": "{session}"},
+    "/api/price": {"path": "memory/private/diary.md", "session": "{session}"},
+    "/api/edits": {"path": "SOUL.md", "policy": "now"},
     "/v1/chat/completions": {"model": "reid", "messages": [{"role": "user", "content": "Hi"}]},
 }
 # What a person may do without naming anything of another's; everything else has to be as if it did not exist.

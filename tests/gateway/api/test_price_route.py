@@ -1,0 +1,99 @@
+"""Claims about prices over HTTP: what an edit costs one's own sessions, and that nobody learns more by asking."""
+
+import pytest
+from served import CONFIG, serve_workspace
+
+SOUL = "".join(f"{number}. Say less than you know, and never more than you were asked.\n" for number in range(1, 90))
+EDITED = SOUL.replace("40. Say less", "40. Say more")
+FILES = {
+    "foreword.yaml": CONFIG + "prompt: {files: [{path: secret.md, trust: full}]}\n",
+    "SOUL.md": SOUL,
+    "USER.md": "Alice binds books.\n",
+    "secret.md": "The gate code is 4711.\n",
+    "memory/private/garden.md": "The plum tree was planted in 2019.\n",
+}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A house in which three people have said something."""
+    with serve_workspace(tmp_path_factory.mktemp("house"), files=FILES) as served:
+        for user in ("alice", "bob", "carol"):
+            with served.ask_as(user) as client:
+                assert client.post("/api/turns", json={"text": "Hi"}).status_code == 200
+        yield served
+
+
+def ask(house, user, **asked):
+    """Ask for a price."""
+    with house.ask_as(user) as client:
+        return client.post("/api/price", json=asked)
+
+
+def test_the_owner_sees_all(house):
+    """The owner is told what an edit costs everybody, each with four offers, and all of them together."""
+    told = ask(house, "alice", path="SOUL.md", text=EDITED).json()
+    assert {one["user"] for one in told["sessions"]} == {"alice", "bob", "carol"}
+    assert {offer["unit"] for one in told["sessions"] for offer in one["offers"]} == {"usd"}
+    assert told["all"]["best"] == "append"
+    assert told["fresh"]["own"] > 500
+    assert not told["saved"]
+
+
+def test_others_see_their_own(house):
+    """Everybody else is told of their own sessions, also at full trust."""
+    for user in ("bob", "carol"):
+        told = ask(house, user, path="SOUL.md", text=EDITED).json()
+        assert [one["user"] for one in told["sessions"]] == [user]
+        assert told["sha256"] is None
+        assert sum(told["spared"].values()) + told["idle"] == 0
+
+
+def test_one_session(house):
+    """One session is asked by its id; another's is as if it were not there."""
+    (mine,) = ask(house, "bob", path="SOUL.md", text=EDITED).json()["sessions"]
+    named = {"path": "SOUL.md", "text": EDITED, "session": mine["session"]}
+    assert [one["session"] for one in ask(house, "bob", **named).json()["sessions"]] == [mine["session"]]
+    answer = ask(house, "carol", **named)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (404, "there is no such session")
+
+
+def test_a_file_above_ones_clearance(house):
+    """A file that one may not see is answered as one that is not there, byte for byte, with a text or without."""
+    for text in ({}, {"text": "The gate code is 4712.\n"}):
+        answers = [
+            ask(house, "bob", path=path, **text).text.replace(path, "?")
+            for path in ("secret.md", "nothing.md", "USER.md", "memory/private/garden.md", "memory", "foreword.yaml")
+        ]
+        assert len(set(answers)) == 1
+        assert '"sessions":[]' in answers[0]
+        assert '"fresh":null' in answers[0]
+
+
+def test_what_cannot_be_priced(house):
+    """The owner is told what is wrong with a path; one that leads out is refused to everybody."""
+    for user, path in (("alice", "memory"), ("alice", "foreword.yaml"), ("alice", "../x.md"), ("bob", "/etc/passwd")):
+        assert ask(house, user, path=path).status_code == 422, path
+
+
+def test_deciding(house):
+    """The owner decides about an edit before it is made; the price then says what happens, and auto takes it back."""
+    with house.ask_as("alice") as alice:
+        decided = {"path": "SOUL.md", "policy": "cold", "text": EDITED}
+        (one,) = alice.put("/api/edits", json=decided).json()["edits"]
+        assert (one["path"], one["policy"]) == ("SOUL.md", "cold")
+        told = ask(house, "alice", path="SOUL.md", text=EDITED).json()
+        assert {session["deed"] for session in told["sessions"]} == {"hold"}
+        assert told["sha256"] == one["sha256"]
+        assert alice.get("/api/edits").json()["edits"] == [one]
+        assert alice.put("/api/edits", json={"path": "SOUL.md", "policy": "auto"}).json() == {"edits": []}
+        assert alice.put("/api/edits", json={"path": "none.md", "policy": "now"}).status_code == 404
+        assert alice.put("/api/edits", json={"path": "SOUL.md", "policy": "later"}).status_code == 400
+
+
+def test_nobody_else_decides(house):
+    """For everybody but the owner there is no such route."""
+    for user in ("bob", "carol"):
+        with house.ask_as(user) as client:
+            assert client.put("/api/edits", json={"path": "SOUL.md", "policy": "now"}).status_code == 404
+            assert client.get("/api/edits").status_code == 404

@@ -1,0 +1,84 @@
+"""Claims about calibration: a provider that counts otherwise is learned, and predictions are corrected by it."""
+
+import asyncio
+
+import pytest
+from house import CONFIG, open_house, open_rows, say
+
+from foreword.cli import main
+from foreword.ledger.calibration import Calibration
+from foreword.store.ledgers import read_calibrations, write_calibration
+from foreword.testing import NOON, MovedClock, Says, listen
+
+MODEL = "anthropic:claude-sonnet-5"
+WORDS = "The tide was low and the boats lay on their sides in the mud of the old harbour. "
+FILES = {"foreword.yaml": CONFIG, "SOUL.md": WORDS * 60}
+SMALL = CONFIG + f'models: {{"{MODEL}": {{window: 16000}}}}\n'
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Talk in a house; return what the provider received."""
+
+    def run(talk, files=FILES, before=()):
+        clock = MovedClock(NOON)
+        with listen(*before, clock=clock) as stand_in:
+
+            async def work():
+                async with open_house(tmp_path, stand_in, files, clock=clock) as gateway:
+                    await talk(gateway)
+
+            asyncio.run(work())
+            return stand_in.requests
+
+    return run
+
+
+def test_the_error_falls(tmp_path, run, capsys):
+    """After some calls of a provider that counts otherwise, corrected counts are off by far less than plain ones."""
+
+    async def talk(gateway):
+        for number in range(12):
+            await say(gateway, f"{number}: {WORDS * (number % 4)}")
+
+    run(talk)
+    with open_rows(tmp_path) as state:
+        known = read_calibrations(state)[MODEL]
+    assert known.calls == 12
+    assert known.raw > 0.05
+    # The first call has nothing to be corrected by, and is a twelfth of the average.
+    assert known.error < known.raw / 3
+    capsys.readouterr()
+    assert main(["explain", "-w", str(tmp_path)]) == 0
+    assert f"counts × {known.ratio:.2f}, off by {known.error:.1%} on average (12 calls)" in capsys.readouterr().out
+
+
+def test_a_learned_ratio_moves_no_byte_of_a_prompt(tmp_path, run):
+    """What is learned corrects predictions; what is sent stays as it is, since budgets hold to the plain count."""
+
+    async def learn(gateway):
+        await say(gateway, "One")
+        known = Calibration(model=MODEL, calls=50, ratio=1.9, raw=0.5, error=0.01)
+        with open_rows(tmp_path) as state:
+            write_calibration(state, known)
+        await say(gateway, "Two")
+
+    first, second = run(learn)
+    texts = [[part["text"] for part in one.body["system"]] for one in (first, second)]
+    assert texts[0] == texts[1]
+
+
+def test_a_window_that_is_smaller_than_it_looks(tmp_path, run):
+    """A model that bills more than we count is folded earlier, before its provider has to refuse."""
+
+    def fold_after(ratio):
+        async def talk(gateway):
+            with open_rows(tmp_path) as state:
+                write_calibration(state, Calibration(model=MODEL, calls=5_000, ratio=ratio, raw=0.5, error=0.01))
+            for number in range(9):
+                await say(gateway, f"{number}: {WORDS * 30}", channel=f"at{ratio}")
+
+        requests = run(talk, {**FILES, "foreword.yaml": SMALL}, [Says(text="Yes.")] * 30)
+        return next((at for at, one in enumerate(requests) if not one.body.get("tools")), 99)
+
+    assert fold_after(1.4) < fold_after(1.0)
