@@ -46,6 +46,11 @@ def ask_gateway(folder, incoming, channels):
         return provider.body
 
 
+def unmark(parts):
+    """Leave out the marks of the cache, which a ledger sets by what it knows of a session."""
+    return [{name: value for name, value in part.items() if name != "cache_control"} for part in parts]
+
+
 @pytest.fixture
 def place(folder):
     """A workspace in which everything is that decides about tools; carol's chat was paired."""
@@ -100,14 +105,15 @@ def test_same_tools(say, place, words, fields, channels):
     shown = say("build", "--format", "anthropic", "--message", "Hello.", *words).json
     sent = ask_gateway(place, Incoming(**{"text": "Hello.", "user": "alice"} | fields), channels)
     assert [tool["name"] for tool in shown["tools"]] == [tool["name"] for tool in sent["tools"]]
-    assert json.dumps(shown["tools"]) == json.dumps(sent["tools"])
+    assert json.dumps(unmark(shown["tools"])) == json.dumps(unmark(sent["tools"]))
 
 
 def test_same_prompt(say, place):
     """The prompt is that of a first turn, too, but for the id of its session."""
     shown = say("build", "--format", "anthropic", "--message", "Hello.").json
     sent = ask_gateway(place, Incoming(text="Hello.", user="alice", channel="terminal"), ())
-    assert re.sub(r"session=\w+ \| ", "", json.dumps(sent["system"])) == json.dumps(shown["system"])
+    told = re.sub(r"session=\w+ \| ", "", json.dumps(unmark(sent["system"])))
+    assert told == json.dumps(unmark(shown["system"]))
 
 
 def test_servers_are_named(say, folder):

@@ -113,3 +113,13 @@ def test_list_of_an_unknown_person(say):
     assert "unknown user 'bobb'; did you mean 'bob'?" in answer.err
     assert "nothing is planned" in answer.out
     assert say("schedule", "list", "--user", "bob").err == ""
+
+
+def test_next_runs_in_the_status(say):
+    """The status says what runs next, to who may know of it: one's own, and everybody's at full trust."""
+    assert "next run" not in say("status").out
+    say("schedule", "add", "--cron", "0 8 * * *", "--say", "What is on?", "--name", "brief", "--user", "bob")
+    say("schedule", "add", "--cron", "0 9 * * *", "--say", "And now?", "--name", "later")
+    assert "brief" in say("status").out
+    assert {one["name"] for one in say("status", "--json").json["next_runs"]} == {"brief", "later"}
+    assert [one["name"] for one in say("status", "--json", "--reader", "bob").json["next_runs"]] == ["brief"]

@@ -26,7 +26,7 @@ def test_taken(url):
         ("shed: {base_url: 'http://[::1'}", "its host or its port cannot be read"),
         ("shed: {base_url: 'https://me:hush@host/v1'}", "put the key into .env"),
         ("shed: {base_url: 'https://host/v1?key=hush'}", "put the key into .env"),
-        ("shed: {}", "providers.shed.base_url is missing"),
+        ("shed: {}", "providers.shed says nothing; give it a base_url, or diagnostics"),
         ("shed: {url: 'http://host'}", "providers.shed.url is not a known key"),
         ("local: {base_url: 'http://host'}", "providers.local is the embedded model, which has no address"),
         ("'My Shed': {base_url: 'http://host'}", "is not a usable name"),

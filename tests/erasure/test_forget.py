@@ -70,8 +70,8 @@ def test_rows_of_others_stay_byte_for_byte(people):
     bases = {row[0] for row in before["bases"] if "bob" in repr(row)}
     spoke = {turn[2] for turn in before["turns"] if turn[3] == "bob"}
     emptied = {row[0] for row in before["ledgers"] if row[1] in bases or row[0] in spoke or "bob" in repr(row)}
-    once = {row[1] for row in before["ledgers"] if row[0] in lanes | emptied}  # a base that nobody has any more goes
-    others = {"ledgers": emptied, "bases": once - {row[1] for row in after["ledgers"]}}
+    alone = {row[1] for row in before["ledgers"] if row[0] in lanes | emptied}  # a base that nobody else has goes
+    others = {"ledgers": emptied, "bases": alone - {row[1] for row in after["ledgers"]}}
 
     def is_theirs(table, row):
         return "bob" in repr(row) or bool((lanes | gone) & set(row)) or row[0] in others.get(table, ())

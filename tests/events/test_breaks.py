@@ -8,7 +8,7 @@ from event_rows import ALICE, BOB, NOON, make_event, put, tell
 from foreword.caching.cache import Counted
 from foreword.errors import InputError
 from foreword.events.asking import ask
-from foreword.events.blamed import explain_cache, read_break, read_moved, show_break, show_moved
+from foreword.events.blamed import read_break, read_moved
 from foreword.events.breaks import NEWEST, find_breaks, read_asked, show_breaks, show_causes, tell_breaks
 from foreword.events.event import EventType, Place, Usage
 from foreword.events.filter import Filter
@@ -16,6 +16,7 @@ from foreword.events.line import show_label
 from foreword.events.question import find_events
 from foreword.events.recalled import recall
 from foreword.events.repeated import find_repeated
+from foreword.events.why import explain_cache, show_break, show_moved
 from foreword.ledger.blame import Account, Blame, Cause, conceal, list_causes
 from foreword.ledger.choice import HIDDEN
 from foreword.ledger.telling import tell_account

@@ -18,7 +18,6 @@ from foreword.cli import status as status_command
 from foreword.errors import InputError
 from foreword.events import question, totals
 from foreword.events.asking import ask
-from foreword.events.blamed import explain_cache
 from foreword.events.branch import lay_out
 from foreword.events.breaks import complete_session, find_breaks, show_breaks, show_causes, tell_breaks
 from foreword.events.event import Event, EventType, Level, Place, Reader, Usage
@@ -33,6 +32,7 @@ from foreword.events.row import make_row
 from foreword.events.spending import KINDS, find_spending, show_spending
 from foreword.events.status import find_status, show_status
 from foreword.events.tally import write_totals
+from foreword.events.why import explain_cache
 from foreword.sources.clock import find_zone
 from foreword.store.open import open_events
 from foreword.words import Trust

@@ -35,6 +35,7 @@ class Desk:
         self.sessions = Sessions(writer, clock)
         self.config = load(CONFIG, "foreword.yaml")
         self.count = 0
+        self.begun = []
 
     def find_lane(self, **fields):
         """Find the lane of a message."""
@@ -59,9 +60,9 @@ class Desk:
         turn = f"{id(self):x}-{self.count}"
         incoming = Incoming(text=text, user=user, **fields)
         incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
-        return await self.inbox.add(
-            Arrival(turn=turn, session=belongs, incoming=incoming, place=Place(trace=turn, span="s"), now=self.clock())
-        )
+        place = Place(trace=turn, span="s")
+        arrival = Arrival(turn=turn, session=belongs, incoming=incoming, place=place, now=self.clock())
+        return await self.inbox.add(arrival, self.begun.append)
 
     def make_ending(self, claimed, reply="Yes.", state=State.ANSWERED, **fields):
         """Make what came of a turn."""

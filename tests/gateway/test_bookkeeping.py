@@ -213,6 +213,27 @@ def test_a_system_message_in_mid_conversation(tmp_path, stand_in, run):
     assert "Never name a price." in json.dumps(stand_in.requests[-1].body["messages"][3])
 
 
+@pytest.mark.parametrize("other", ["anthropic:claude-sonnet-5", "openai:gpt-5.4"])
+def test_another_model_takes_no_system_message(tmp_path, stand_in, run, other):
+    """Whoever goes on with a model that takes none has what was told in its prompt, and the old message is left out."""
+    files = {**GOVERNED, "foreword.yaml": RULED.replace("claude-sonnet-5", "claude-opus-5")}
+
+    async def talk(gateway):
+        first = await say(gateway, "One")
+        edit(gateway, tmp_path, situations__dm="Never name a price.")
+        await say(gateway, "Two")
+        await gateway.sessions.set_model(first.session, other)
+        assert (await say(gateway, "Three")).text == "Yes."
+        await gateway.sessions.set_model(first.session, "")
+        assert (await say(gateway, "Four")).text == "Yes."
+
+    run(talk, files)
+    assert [request.refused for request in stand_in.requests] == [""] * 4
+    system = stand_in.requests[2].body.get("system") or stand_in.requests[2].body["messages"][0]
+    assert "Never name a price." in json.dumps(system)
+    assert "Never name a price." in read_system(stand_in.requests[3])
+
+
 def test_text_that_may_not_be_seen_any_more(tmp_path, stand_in, run):
     """A file that is closed to a session leaves its prompt, its history and its ledger at once, and nothing says so."""
     listed = CONFIG + "prompt: {files: [{path: notes.md, trust: familiar}]}\n"

@@ -1,6 +1,7 @@
 """Claims about the one thread that writes."""
 
 import asyncio
+import contextvars
 import sqlite3
 import threading
 from contextlib import closing
@@ -173,3 +174,46 @@ def test_closed(path):
 
     asyncio.run(run())
     assert read_numbers(path) == list(range(10))
+
+
+def test_begun_before_it_is_sealed(path):
+    """Who waits for the disk is told before that what was written, in the context in which they handed it in."""
+    whose = contextvars.ContextVar("whose", default="nobody")
+    told = []
+
+    async def run(writer):
+        whose.set("alice")
+        done = await writer.seal(put(1), lambda got: told.append((got, whose.get(), read_numbers(path))))
+        told.append(done)
+
+    with closing(Writer(open_rows(path))) as writer:
+        asyncio.run(run(writer))
+    assert told == [(1, "alice", [1]), 1]
+
+
+def test_failed_before_it_is_sealed(path):
+    """What failed is not begun with."""
+    told = []
+
+    async def run(writer):
+        await writer.do(put(1))
+        with pytest.raises(sqlite3.IntegrityError):
+            await writer.seal(put(1), told.append)
+
+    with closing(Writer(open_rows(path))) as writer:
+        asyncio.run(run(writer))
+    assert told == []
+
+
+def test_without_a_journal_beside_it(tmp_path):
+    """A file whose journal is of another kind is sealed all the same."""
+    path = str(tmp_path / "plain.sqlite")
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, text TEXT)")
+
+    async def run(writer):
+        assert await writer.seal(put(1)) == 1
+        assert read_numbers(path) == [1]
+
+    with closing(Writer(connection)) as writer:
+        asyncio.run(run(writer))

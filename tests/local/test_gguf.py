@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from foreword.config.schema import ModelOverride
 from foreword.errors import InputError
+from foreword.local.setup import prepare
 from foreword.runtime.models import Models
 from foreword.tokens import find
 from foreword.tokens.gguf import read_header, read_sizes
@@ -46,6 +47,15 @@ def test_window_of_a_file(tmp_path):
     silent = find(f"local:{write(tmp_path, header({'general.architecture': 'x'}))}", {})
     assert "names no window; one of 4,096 is assumed" in silent.assumed
     assert "No such file" in find("local:/nowhere/x.gguf", {}).assumed
+
+
+def test_room_of_a_file(tmp_path):
+    """A small model has all slots and room to set conversations aside; a large one has one slot, and no such room."""
+    setups = [
+        prepare(find(f"local:{write(tmp_path, header({**SMALL, 'llama.block_count': blocks}))}", {}), {})
+        for blocks in (2, 3_000)
+    ]
+    assert [(setup.slots, setup.aside > 0) for setup in setups] == [(4, True), (1, False)]
 
 
 BROKEN = {

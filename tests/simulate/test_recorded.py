@@ -5,6 +5,8 @@ import urllib.request
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foreword.config.schema import ModelOverride
 from foreword.errors import ConfigError
@@ -23,6 +25,8 @@ PATHS = {
     "google:gemini-3-pro-preview": ("gemini", "/v1beta/models/gemini-3-pro-preview:generateContent"),
 }
 SYSTEM = "\n".join(f"## Part {part}\n" + "Keep what you know to yourself.\n" * 60 for part in range(12))
+NAMES = "messages input contents role content parts text tools system type cache_control instructions function"
+KEYS = st.sampled_from([*NAMES.split(), "input_tokens", "cache_read_input_tokens"])
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -162,3 +166,27 @@ def test_nothing_recorded():
     """A recording without a request is refused."""
     with pytest.raises(ConfigError, match="there is no request in it"):
         read_recorded(["", " "])
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+messages = st.lists(st.dictionaries(KEYS, json_values, max_size=4), max_size=3) | json_values
+requests = st.fixed_dictionaries(dict.fromkeys(["messages", "input", "contents", "tools", "system"], messages))
+
+
+@given(st.sampled_from(["anthropic", "openai", "responses", "gemini"]), requests | json_values, json_values)
+def test_whatever_stands_there(shape, request, usage):
+    """Whatever a line says, it is played, or refused with its number."""
+    line = {**LINE, "shape": shape, "request": request, "usage": usage}
+    try:
+        recorded = read_recorded([json.dumps(line)], "r.jsonl")
+    except ConfigError as error:
+        told = str(error)
+    else:
+        told = f"r.jsonl:1: {len(replay(recorded))} played"
+    assert told.startswith("r.jsonl:1: ")

@@ -10,13 +10,14 @@ from foreword.errors import ConfigError, InputError
 from foreword.ledger import Deed
 from foreword.ledger.cost import FURTHER
 from foreword.prices import find_prices
-from foreword.simulate import draw, find_living, read_scenario, set_side_by_side
+from foreword.simulate import benchmark, draw, find_living, read_scenario, set_side_by_side
 from foreword.simulate.design import set_stage
 from foreword.simulate.oracle import foresee
 from foreword.simulate.ours import Kept, make_service
 from foreword.simulate.run import run
 from foreword.simulate.session import play
 from foreword.simulate.side import NONE, ORACLE, OURS, SPLIT, STRING
+from foreword.simulate.watching import Watched
 from foreword.tokens import find
 
 MODELS = ("anthropic:claude-sonnet-5", "openai:gpt-5.4", "openai:gpt-5.6", "google:gemini-3-pro-preview")
@@ -59,11 +60,27 @@ def test_the_living_session(model):
     assert compared.divide(OURS, STRING) < 0.5
 
 
-@pytest.mark.skipif(not SOAK, reason="the oracle tries every edit both ways")
-@pytest.mark.parametrize("model", MODELS)
-def test_beside_the_oracle(model):
-    """Who knows the future pays at most a twentieth less."""
-    assert set_side_by_side(find_living(), model, {}).divide(OURS, ORACLE) <= 1.05
+@pytest.mark.skipif(not SOAK, reason="the oracle searches whole sessions")
+@pytest.mark.parametrize("model", benchmark.MODELS)
+def test_the_aims(model):
+    """At every provider 97 % are read, the oracle pays at most a twentieth less, and the split pays more."""
+    figures = [found for found in benchmark.run([model]) if not isinstance(found, str)]
+    assert [figure.verdict for figure in figures] == ["met"] * 3
+
+
+GOVERNED = SMALL.replace("{id: soul, tokens: 900}", "{id: soul, tokens: 900, governs: true}")
+
+
+@pytest.mark.parametrize(("model", "inserted"), [("anthropic:claude-opus-5", True), (MODELS[0], False)])
+def test_what_governs_is_on_the_wire(model, inserted):
+    """An edit of what governs safety travels as a system message where one is taken, and moves the prefix elsewhere."""
+    scenario, service = read_scenario(GOVERNED, "small.yaml"), make_service(find(model, {}), find_prices(model, {}))
+    kept, calls = Kept(set_stage(scenario), service), play(scenario)
+    watched = Watched(kept, service)
+    assert list(run(watched, calls, service).calls) == kept.predicted
+    names = [[block.name for block in asked.blocks if block.name.endswith(" system")] for asked in watched.asked]
+    assert [bool(found) for found in names[5:]] == [inserted] * (len(calls) - 5)
+    assert kept.standings[3].deed is (Deed.APPEND if inserted else Deed.REBASE)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -191,6 +191,28 @@ def test_cost(ws):
     assert use(ws, "foreword_cost", "bob") == "since 2026-11-15 00:00:00 (UTC): nothing is recorded"
 
 
+def test_cost_of_breaks(ws):
+    """An agent that asks what was spent is told what its caches gave, what broke them, and where it says why."""
+    blame = {
+        "cause": "tools",
+        "reason": "tool x is not what it was",
+        "where": "x",
+        "byte": 9,
+        "tokens": 800,
+        "usd": 0.5,
+    }
+    facts = {"cache": {"predicted": {"read": 100, "write": 900, "hour": 0, "fresh": 0}, "blame": blame}}
+    usage = Usage(tokens_in=1_000, tokens_out=100, cache_read=200)
+    record(ws, make_event(EventType.API_CALL, -9, usage=usage, cost_usd=1.0, facts=facts, place=Place(trace=TRACE)))
+    assert use(ws, "foreword_cost").split("\n")[-3:] == [
+        "cache: 20.0 % of the input was read from it, 10.0 % were predicted",
+        "- broken by tools: 1 time, 800 tokens billed again, $0.5000 lost",
+        f'newest break: "tools x at byte 9" in turn {TRACE[:8]}; foreword_trace says why',
+    ]
+    assert "tool x is not what it was" in use(ws, "foreword_trace", turn=TRACE)
+    assert "cache" not in use(ws, "foreword_cost", "bob")
+
+
 def test_status(ws):
     """The status has channels, sessions, memory and the newest errors, of what the reader may see."""
     record(

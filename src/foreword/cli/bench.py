@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command
 from foreword.cli.output import make_plain, print_json, warn
-from foreword.errors import InputError, UnknownName
+from foreword.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from foreword.figure import Figure
@@ -35,7 +35,8 @@ def run(args: Namespace) -> int:
                 "repository has: run them in a clone, with the package installed from it (pip install -e '.[dev]')"
             )
         if name not in benches:
-            raise UnknownName("benchmark", name, benches)
+            there = suggest(name, list(benches)) or f"; there is {', '.join(benches)}"
+            raise InputError(f"unknown benchmark {name!r}{there}")
     if not args.names and not whole:
         warn("only what the package has is run; the other benchmarks need a clone of the repository")
     done = []

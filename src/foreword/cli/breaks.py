@@ -22,7 +22,7 @@ NOT_YET = (
 def add_break_options(parser: ArgumentParser) -> None:
     """Add which calls are asked about, and whose eyes they are seen with."""
     which = parser.add_argument_group("which", "without an action")
-    which.add_argument("--session", metavar="ID", default="", help="one session only")
+    which.add_argument("--session", metavar="ID", default="", help="one session only, by its id or how that begins")
     which.add_argument("--user", metavar="NAME", default="", help="one person only")
     add_period_options(parser)
     add_reader_options(parser)
@@ -106,8 +106,8 @@ def draw_losses(found: "Breaks") -> None:
 def draw_breaks(found: "Breaks", desk: Desk) -> None:
     """Draw the newest breaks, each with its reason behind it."""
     from foreword.cli.table import NARROW, cell, draw_with_notes, find_width, make_table
-    from foreword.events.blamed import show_cause
     from foreword.events.line import SHORT, show_cost, show_time
+    from foreword.events.why import show_cause
 
     width, right = find_width(), ("again", "cost")
     checked = ("checked",) if any(one.confirmed is not None for one in found.breaks) else ()
@@ -130,8 +130,8 @@ def draw_breaks(found: "Breaks", desk: Desk) -> None:
 def draw_moves(found: "Breaks", desk: Desk) -> None:
     """Draw the newest decisions of the ledger, each with its reason behind it."""
     from foreword.cli.table import NARROW, cell, draw_with_notes, find_width, make_table
-    from foreword.events.blamed import show_moved
     from foreword.events.line import SHORT, show_time
+    from foreword.events.why import show_moved
 
     width = find_width()
     table = make_table("time", "session", "turn", narrow=width < NARROW)

@@ -108,8 +108,8 @@ def tell_later(later: "Recalled") -> dict[str, Any]:
 def print_later(later: "Recalled") -> None:
     """Print what the ledger decided in the later turn, and what became of its calls."""
     from foreword.cli.chat.clean import clean
-    from foreword.events.blamed import explain_cache
     from foreword.events.line import SHORT
+    from foreword.events.why import explain_cache
 
     lines = [f"  {line}" for line in explain_cache(later.records)]
     if lines:

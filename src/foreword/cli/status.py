@@ -1,6 +1,7 @@
 """`foreword status`: channels, sessions, memory and the newest errors."""
 
 from argparse import ArgumentParser, Namespace
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from foreword.events.event import Reader
     from foreword.events.status import Status
     from foreword.memory import Stock
+    from foreword.store.reader import Planned
+    from foreword.workspace import Workspace
+
+NEXT = 5  # runs that are shown
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -22,6 +27,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print how things are."""
+    from foreword.events.moment import stamp
     from foreword.events.status import find_status
 
     workspace, desk = sit_down(args)
@@ -30,11 +36,41 @@ def run(args: Namespace) -> int:
         stock = workspace.memory.take_stock(desk.reader.clearance)
         if workspace.memory.notice:
             warn(workspace.memory.notice)
+        planned = find_planned(workspace, desk)
     if args.json:
-        print_json(write(status, stock, desk.reader))
+        runs = [{"schedule": one.id, "name": one.title, "user": one.user, "due": stamp(one.due)} for one in planned]
+        print_json({**write(status, stock, desk.reader), "next_runs": runs})
     else:
         show(status, stock, desk)
+        show_planned(planned, desk)
     return 0
+
+
+def find_planned(workspace: "Workspace", desk: Desk) -> "Sequence[Planned]":
+    """Find the next runs that the reader may know of: their own, or everybody's at full trust; nothing is written."""
+    from foreword.store.reader import StateReader
+    from foreword.words import Trust
+
+    reader = desk.reader
+    with closing(StateReader(workspace.state)) as state:
+        found = state.list_planned()
+    everybody = reader.clearance is Trust.FULL and not reader.room
+    seen = (one for one in found if one.clearance <= reader.clearance and (everybody or one.user == reader.user))
+    return [one for one in seen if not reader.room or one.room == reader.room][:NEXT]
+
+
+def show_planned(planned: "Sequence[Planned]", desk: Desk) -> None:
+    """Show what runs next."""
+    from foreword.cli.table import cell, draw, find_width, make_table
+    from foreword.events.line import show_time
+
+    if not planned:
+        return
+    print()
+    table = make_table("next run", "schedule", "user")
+    for one in planned:
+        table.add_row(show_time(one.due, desk.zone), cell(one.title), cell(one.user))
+    draw(table, find_width())
 
 
 def write(status: "Status", stock: "Sequence[Stock]", reader: "Reader") -> dict[str, object]:
@@ -89,7 +125,8 @@ COMMAND = Command(
     name="status",
     summary="show channels, sessions, memory and the newest errors",
     description="Print how things are: each channel with its last message and its errors of the last day, the sessions "
-    "of the last day, what is in memory and how much of it is indexed as it is, and the last ten errors.",
+    "of the last day, what is in memory and how much of it is indexed as it is, the last ten errors, "
+    "and what is planned next.",
     examples=("foreword status", "foreword status --reader bob --json"),
     add_options=add_options,
     run=run,

@@ -171,6 +171,8 @@ def _check_providers(places: Places) -> Iterator[Finding]:
         name = str(keys[-1])
         if name == "local":
             yield keys, place.line, "is the embedded model, which has no address"
+        elif not any(each[: len(keys)] == keys and each != keys for each in places):
+            yield keys, place.line, "says nothing; give it a base_url, or diagnostics"
         elif not _PROVIDER.fullmatch(name):
             yield keys, place.line, "is not a usable name; use lower-case letters, digits and -, a letter first"
     for keys, line, address in _find_texts(places, "providers", "*", "base_url"):

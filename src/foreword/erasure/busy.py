@@ -49,11 +49,9 @@ def wait_for_turns(bases: Bases, person: Person, patience: float) -> Iterator[No
         time.sleep(PAUSE)
 
 
-def wait_for_others(state: sqlite3.Connection, patience: float) -> bool | None:
-    """Wait until every turn that is under way now has ended: None where there is none, False where one goes on."""
+def wait_for_others(state: sqlite3.Connection, patience: float) -> bool:
+    """Wait until every turn that is under way now has ended; False where one goes on."""
     before = list_running(state)
-    if not before:
-        return None
     end = time.monotonic() + patience
     while before & list_running(state):
         if time.monotonic() > end:

@@ -8,11 +8,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 
 from foreword.erasure.archived import Archives
-from foreword.erasure.busy import wait_for_others, wait_for_turns
+from foreword.erasure.busy import list_running, wait_for_others, wait_for_turns
 from foreword.erasure.holding import Bases, Holding, changing, open_bases
 from foreword.erasure.holdings import HOLDINGS
 from foreword.erasure.house import House
 from foreword.erasure.knowing import know
+from foreword.erasure.ledgered import Ledgers
 from foreword.erasure.logged import Sections
 from foreword.erasure.person import Person, list_known
 from foreword.erasure.remembered import Retold
@@ -28,7 +29,7 @@ PENDING = "forgetting"  # the file that names whom an interrupted run was about
 ROUNDS = 3  # what is written while somebody is forgotten, such as the last event of a turn, goes in the next one
 REST = 0.3  # seconds, at most, in which a gateway writes what it still has of a turn that has ended
 LONGEST_NAME = 1_000
-LATE = frozenset({Quotes().name, Archives().name, Sections().name, Retold().name})
+LATE = frozenset({Quotes().name, Archives().name, Sections().name, Retold().name, Ledgers().name})
 
 
 @frozen(eq=True)
@@ -81,12 +82,13 @@ def forget(house: House, user: str, patience: float = 30.0, holdings: Sequence[H
             person = know(bases, user)
             stays = tuple(list_staying(house.text, bases, person))
             lines: list[Line] = []
+            begun = list_running(bases.state) if bases.state else set()
             for number in range(ROUNDS):
                 lines = add_up(lines, go_through(bases, user, patience, holdings))
                 if not any(line.left for line in lines):
                     break
                 time.sleep(REST * number)  # the log of a gateway gathers its rows
-            trouble = (*sweep(bases, person, patience), *scrub(bases, patience))
+            trouble = (*sweep(bases, person, begun, patience), *scrub(bases, patience))
             done = not trouble and not any(line.left for line in lines)
             if done:
                 os.unlink(os.path.join(house.folder, PENDING))
@@ -123,11 +125,11 @@ def forget_in_state(bases: Bases, person: Person, holdings: Sequence[Holding], p
         return [one.forget(bases, person) for one in holdings]
 
 
-def sweep(bases: Bases, person: Person, patience: float) -> Iterator[str]:
+def sweep(bases: Bases, person: Person, begun: set[str], patience: float) -> Iterator[str]:
     """Blot what turns of others still wrote that were under way: their prompts may have had this person's memories."""
-    ended = wait_for_others(bases.state, patience) if bases.state else None
-    if ended is None:
+    if bases.state is None or not (begun or list_running(bases.state)):
         return
+    ended = wait_for_others(bases.state, patience)
     for holding in HOLDINGS:
         if holding.name in LATE:
             with changing(bases.get(holding.base)):

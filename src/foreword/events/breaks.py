@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from foreword.errors import InputError
-from foreword.events.blamed import Break, Moved, read_break, read_moved, show_cause, show_share, tell_value
+from foreword.events.blamed import Break, Moved, read_break, read_moved, tell_value
 from foreword.events.event import EventType, Reader
 from foreword.events.filter import Filter
 from foreword.events.line import SHORT, count, show_cost, show_time, show_word
@@ -17,18 +17,21 @@ from foreword.events.moment import Period, read_whole, stamp
 from foreword.events.question import Way, choose_ways, make_condition, walk
 from foreword.events.record import Record, read_record
 from foreword.events.visible import visible
+from foreword.events.why import show_cause, show_share
 from foreword.frozen import frozen
 
 LAST = "\U0010ffff"  # sorts behind every id that begins with what stands before it
 NEWEST = 20  # breaks and decisions of one answer
 CALL, PROMPT = EventType.API_CALL.value, EventType.PROMPT_BUILT.value
 
-# Each CASE guards the next: what stands in a row need not be JSON, nor have the shape that is looked for.
+# Each CASE guards the next: most rows are known by a word that they do not have, and what has it need not be JSON, nor
+# have the shape that is looked for.
 FACT = (
-    "CASE WHEN json_valid(metadata) THEN"
-    " CASE WHEN json_type(metadata, '$.{0}') = 'object' THEN json_extract(metadata, '$.{0}') END END"
+    "CASE WHEN instr(metadata, '\"{1}\"') THEN CASE WHEN json_valid(metadata) THEN"
+    " CASE WHEN json_type(metadata, '$.{0}') = 'object' THEN json_extract(metadata, '$.{0}') END END END"
 )
-CACHE, LEDGER, BLAME = FACT.format("cache"), FACT.format("ledger"), FACT.format("cache.blame")
+CACHE, LEDGER = FACT.format("cache", "predicted"), FACT.format("ledger", "ledger")
+BLAME = FACT.format("cache.blame", "cause")
 PREDICTED = " + ".join(f"coalesce(json_extract(cache, '$.predicted.{name}'), 0)" for name in ("read", "write", "fresh"))
 SUMS = (
     "SELECT json_extract(cache, '$.blame.cause'), count(*), sum(tokens_in), sum(cache_read),"  # noqa: S608 - no input

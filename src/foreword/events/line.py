@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from foreword.events.blamed import unfold
 from foreword.events.branch import Branch
 from foreword.events.event import EventType
 from foreword.events.record import Record, total_cost
+from foreword.events.why import unfold
 from foreword.money import show_usd
 
 LONGEST = 160  # characters of one fact on a line

@@ -63,10 +63,10 @@ class Entry:
     """Whether the turn began with an empty ledger, so that all it sent was made since."""
 
 
-def read_books(state: sqlite3.Connection, session: str, since: datetime) -> Books:
+def read_books(state: sqlite3.Connection, session: str, since: datetime | None = None) -> Books:
     """Read the ledger of a session; one that cannot be read any more begins anew.
 
-    The embedded engine has nothing of what was sent before it was started, with whoever reads this at `since`.
+    The embedded engine has nothing of what was sent before it was started, at `since` where that is known.
     """
     row = ledgers.find_ledger(state, session)
     known = None
@@ -75,7 +75,7 @@ def read_books(state: sqlite3.Connection, session: str, since: datetime) -> Book
             known = read(row.frozen, make_base(row.lines))
         except (InputError, ValueError, KeyError, TypeError):
             known = None
-    if known and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
+    if known and since and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
         known = replace(known, alive=())
     return Books(frozen=known, edits=ledgers.read_edits(state), calibrations=ledgers.read_calibrations(state))
 

@@ -8,13 +8,15 @@ others.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from foreword.errors import ForewordError
 from foreword.events.event import Level
 from foreword.frozen import frozen
 from foreword.turn import Client, Message
 from foreword.words import Word
+
+OPEN = "broadcast"  # the situation of what is neither private nor a group; unless the owner lists it, it is public
 
 
 class Chat(Word):
@@ -104,3 +106,11 @@ class Channel(Protocol):
 
     async def run(self, hear: Hear) -> None:
         """Hand in what people write until cancelled; what was not handed in is not acknowledged."""
+
+
+@runtime_checkable
+class Locates(Protocol):
+    """A channel that can say what kind of place an address is before anything was heard there."""
+
+    async def find_kind(self, address: str) -> Chat:
+        """Find the kind of a place; where nobody can say, it is the most public one."""

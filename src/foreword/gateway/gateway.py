@@ -154,16 +154,15 @@ class Gateway:
             incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
             arrival = Arrival(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
             try:
-                got = await self._inbox.add(arrival)
+                got = await self._inbox.add(arrival, self._start)
             except BaseException:
-                del self._known[trace.id]
+                if running.task is None:
+                    del self._known[trace.id]
                 raise
-        if isinstance(got, Claimed):
-            self._start(got)
-        elif got.repeated:  # it was delivered twice at the same moment
-            self._end(trace.id, running)
-            return got
-        else:
+        if isinstance(got, Accepted):
+            if got.repeated:  # it was delivered twice at the same moment
+                self._end(trace.id, running)
+                return got
             with suppress(sqlite3.Error):  # it is kept, whether its state can be read now or not
                 if (await self._find(trace.id)).state is State.QUEUED:
                     self._end(trace.id, running)

@@ -4,7 +4,7 @@ A turn is worked on under a lease. Its own messages are kept after every step, a
 that was left by a process that died goes on after its last step, and one that was taken over is not written twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -94,8 +94,12 @@ class Ending:
 class Inbox(Protocol):
     """Where accepted messages are kept until they are answered; an engine on another database can stand here."""
 
-    async def add(self, arrival: Arrival) -> Claimed | Accepted:
-        """Accept a message, and claim it at once where nothing of its session comes first."""
+    async def add(self, arrival: Arrival, begin: Callable[[Claimed], None]) -> Claimed | Accepted:
+        """Accept a message, and claim it at once where nothing of its session comes first.
+
+        `begin` is called with what was claimed as soon as no crash of the process can lose it; when this returns, no
+        loss of power can, either.
+        """
 
     async def claim(self, most: int) -> Sequence[Claimed]:
         """Claim turns that are due, one of each session, and those that a dead process left."""

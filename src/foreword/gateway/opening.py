@@ -17,6 +17,8 @@ from foreword.gateway.bulletins import Bulletins, Scribe
 from foreword.gateway.channel import Channel
 from foreword.gateway.channels.configured import Opens, make_tell
 from foreword.gateway.channels.schedule import ScheduleChannel
+from foreword.gateway.channels.shelf import NAMES as SHELVES
+from foreword.gateway.channels.shelf import Shelf
 from foreword.gateway.choices import Choices
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
@@ -126,12 +128,16 @@ async def open_gateway(
         learning = Learning(writer)
         opened.push_async_callback(learning.close)
         working = Working(inbox, preparing, loop, gateway.set_aside, options.patience, after=learning.take_note)
-        outbox = Outbox(writer, channels, listeners, clock, lambda: workspace.config) if channels else None
+        shelves = {name: Shelf(name, writer) for name in SHELVES if options.scheduling and name not in channels}
+        delivers = {**shelves, **channels}
+        outbox = Outbox(writer, delivers, listeners, clock, lambda: workspace.config) if delivers else None
         gateway.start(working, outbox)
         opened.push_async_callback(archiving.look)  # once more, for what has ended since
         await opened.enter_async_context(beside(archiving.keep()))
         opened.push_async_callback(gateway.close)
-        ways = Ways(accept=gateway.accept, recorder=recorder, clock=clock, channels=channels)
+        ways = Ways(
+            accept=gateway.accept, recorder=recorder, clock=clock, channels=channels, shelves=frozenset(shelves)
+        )
         gateway.scheduler = Scheduler(workspace, writer, ways)
         heard = dict(channels)
         if options.scheduling:

@@ -16,14 +16,13 @@ from foreword.config.pattern import make_search
 from foreword.config.people import Room
 from foreword.config.schema import Config
 from foreword.frozen import frozen
-from foreword.gateway.channel import Chat, Heard
+from foreword.gateway.channel import OPEN, Chat, Heard
 from foreword.gateway.message import Incoming, Proof
 from foreword.gateway.pairing import Claim, read_claim
 from foreword.signal import find_noise
 from foreword.trust.clearance import bound_of_situation
 from foreword.words import Word
 
-OPEN = "broadcast"  # the situation of every other place; unless the owner lists it, it is public
 SCHEDULED = {"scheduled": "system"}
 NOWHERE = "nowhere"
 _HELP = re.compile(r"/(?:help|start(?:@\w+)?(?:\s+\S+)?|help@\w+)", re.IGNORECASE)

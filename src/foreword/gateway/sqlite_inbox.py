@@ -33,6 +33,9 @@ CLAIMED = (
     "turns.id, turns.text, turns.request, turns.attempt, turns.place, turns.received, turns.taken, turns.usage,"
     f" turns.cost_usd, {', '.join(f'sessions.{name.strip()}' for name in COLUMNS.split(','))}"
 )
+DUE = """
+SELECT 1 FROM turns WHERE finished IS NULL
+AND (state IN ('waiting', 'queued') AND due <= ? OR state = 'running' AND lease_owner != ?) LIMIT 1"""
 CLAIM = """
 UPDATE turns SET state = 'running', attempt = attempt + 1, lease_owner = ?, lease_until = ? WHERE number IN (
     SELECT number FROM turns AS mine
@@ -55,9 +58,14 @@ class SqliteInbox:
         self._lease = lease
         self._owner = name_owner()
 
-    async def add(self, arrival: Arrival) -> Claimed | Accepted:
+    async def add(self, arrival: Arrival, begin: Callable[[Claimed], None]) -> Claimed | Accepted:
         """Accept a message, and claim it at once where nothing of its session comes first."""
-        return await self._writer.seal(lambda state: self._add(state, arrival))
+
+        def written(got: Claimed | Accepted) -> None:
+            if isinstance(got, Claimed):
+                begin(got)
+
+        return await self._writer.seal(lambda state: self._add(state, arrival), written)
 
     def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
         incoming, session = arrival.incoming, arrival.session
@@ -106,7 +114,13 @@ class SqliteInbox:
 
     async def claim(self, most: int) -> Sequence[Claimed]:
         """Claim turns that are due, one of each session, and those that a dead process left."""
+        if not await self._writer.look(self._is_due):  # mostly there is nothing, and then nobody waits for the writer
+            return []
         return await self._writer.do(lambda state: self._claim(state, most))
+
+    def _is_due(self, state: sqlite3.Connection) -> bool:
+        """Whether there may be anything to claim: something that waits, or that another process works on."""
+        return state.execute(DUE, (self._clock().timestamp(), self._owner)).fetchone() is not None
 
     def _claim(self, state: sqlite3.Connection, most: int) -> list[Claimed]:
         now = self._clock()
@@ -152,6 +166,7 @@ class SqliteInbox:
     async def finish(self, claimed: Claimed, ending: Ending) -> None:
         """End a turn: its reply, and its place in the history, together or not at all."""
         stored = dump(ending.messages) if ending.messages else b""
+        posted = bool(claimed.incoming.address) and is_told(claimed.incoming, ending)
 
         def work(state: sqlite3.Connection) -> None:
             self._set(
@@ -183,15 +198,17 @@ class SqliteInbox:
             if ending.plan:
                 add_plan(state, claimed.session.id, ending.text)
             state.execute("DELETE FROM begun WHERE turn_id = ?", (claimed.turn,))
-            if (address := claimed.incoming.address) and is_told(claimed.incoming, ending):
+            if posted:
                 channel = claimed.incoming.through or claimed.incoming.channel
+                address = claimed.incoming.address
                 letter = Letter(key=claimed.turn, channel=channel, address=address, text=ending.text, turn=claimed.turn)
                 post(state, letter, ending.now)
                 if claimed.incoming.errand:
                     tell_there(state, replace(claimed.session.lane, channel=channel), claimed.turn, ending.text)
             touch(state, claimed.session.id, ending.now)
 
-        await self._writer.seal(work)
+        # What the outbox delivers is sealed when that takes it, and nobody is told before.
+        await (self._writer.do(work) if posted else self._writer.seal(work))
 
     async def postpone(self, claimed: Claimed, ending: Ending, due: datetime) -> None:
         """Leave a turn for later, and with it what waits behind it."""

@@ -1,13 +1,16 @@
 """One thread that writes: what comes while it is busy shares one transaction, and everybody waits for the disk once.
 
 What is done outlives the process. What is sealed outlives a loss of power, too, and so does all that was done before.
+Whoever waits for a seal can begin with what loses nothing by that, such as asking a model, as soon as it is written.
 """
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context, copy_context
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -15,6 +18,11 @@ from foreword.frozen import frozen
 
 T = TypeVar("T")
 MOST = 256  # pieces of work in one transaction
+sync = getattr(os, "fdatasync", os.fsync)  # where the size of a file is known to its system, too, the first is quicker
+
+
+def ignore(_: Any) -> None:
+    """Begin with nothing before the disk has it."""
 
 
 @frozen
@@ -25,6 +33,9 @@ class Job:
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"
     sealed: bool
+    written: Callable[[Any], None]
+    """Called with the result as soon as that is written, before the disk has it."""
+    context: Context
 
 
 class Writer:
@@ -32,7 +43,10 @@ class Writer:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._reader = open_reader(connection)
+        connection.execute("PRAGMA synchronous=NORMAL")  # the disk is waited for once what was written is known
+        self._path = find_path(connection)
+        self._unsynced = True
+        self._reader = open_reader(self._path)
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="foreword-state", daemon=True)
@@ -40,7 +54,7 @@ class Writer:
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do a piece of work; who is cancelled while waiting does not undo it."""
-        return await self._hand_in(work, sealed=False)
+        return await self._hand_in(work, sealed=False, written=ignore)
 
     async def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read: at once and on this thread, or in line with what is written where something is in the way."""
@@ -55,16 +69,19 @@ class Writer:
                 pass
         return await self.do(work)
 
-    async def seal(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do a piece of work, and wait until the disk itself has it."""
-        return await self._hand_in(work, sealed=True)
+    async def seal(self, work: Callable[[sqlite3.Connection], T], written: Callable[[T], None] = ignore) -> T:
+        """Do a piece of work, and wait until the disk itself has it; `written` is called on the loop before that."""
+        return await self._hand_in(work, sealed=True, written=written)
 
-    def _hand_in(self, work: Callable[[sqlite3.Connection], T], *, sealed: bool) -> "asyncio.Future[T]":
+    def _hand_in(
+        self, work: Callable[[sqlite3.Connection], T], *, sealed: bool, written: Callable[[T], None]
+    ) -> "asyncio.Future[T]":
         if self._closed:
             raise sqlite3.ProgrammingError("the state is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put(Job(work=work, loop=loop, future=future, sealed=sealed))
+        job = Job(work=work, loop=loop, future=future, sealed=sealed, written=written, context=copy_context())
+        self._jobs.put(job)
         return future
 
     def close(self) -> None:
@@ -93,10 +110,8 @@ class Writer:
                 return
 
     def _work(self, batch: list[Job]) -> None:
-        results: list[tuple[Job, Any, BaseException | None]] = []
+        before = self._connection.total_changes
         try:
-            sealed = any(job.sealed for job in batch)
-            self._connection.execute(f"PRAGMA synchronous={'FULL' if sealed else 'NORMAL'}")
             self._connection.execute("BEGIN IMMEDIATE")
             results = [(job, *self._attempt(job)) for job in batch]
             self._connection.execute("COMMIT")
@@ -104,10 +119,35 @@ class Writer:
             with suppress(sqlite3.Error):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-            results = [(job, None, error) for job in batch]
+            for job in batch:
+                tell(job, answer, job.future, None, error)
+            return
+        self._unsynced = self._unsynced or self._connection.total_changes != before
         for job, result, failure in results:
-            with suppress(RuntimeError):  # the loop of who asked may be closed by now
-                job.loop.call_soon_threadsafe(answer, job.future, result, failure)
+            if not job.sealed or failure is not None:
+                tell(job, answer, job.future, result, failure)
+            elif job.written is not ignore:
+                tell(job, job.written, result)
+        if sealed := [(job, result) for job, result, failure in results if job.sealed and failure is None]:
+            fault = self._sync()
+            for job, result in sealed:
+                tell(job, answer, job.future, result, fault)
+
+    def _sync(self) -> sqlite3.OperationalError | None:
+        """Wait until the disk has everything that was written; return what kept it from that."""
+        if self._unsynced:
+            try:
+                file = os.open(f"{self._path}-wal", os.O_RDWR)
+            except FileNotFoundError:  # a file without a journal of this kind waits for the disk in every transaction
+                return None
+            try:
+                sync(file)
+            except OSError as error:
+                return sqlite3.OperationalError(f"the disk did not take it: {error}")
+            finally:
+                os.close(file)
+            self._unsynced = False
+        return None
 
     def _attempt(self, job: Job) -> tuple[Any, BaseException | None]:
         """Do one piece of work inside the transaction of its batch."""
@@ -124,9 +164,14 @@ class Writer:
         return result, None
 
 
-def open_reader(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Open a second connection to the same file, which writes nothing and waits for nobody."""
+def find_path(connection: sqlite3.Connection) -> str:
+    """Find the file that a connection has open."""
     (_, _, path) = connection.execute("PRAGMA database_list").fetchone()
+    return str(path)
+
+
+def open_reader(path: str) -> sqlite3.Connection:
+    """Open a second connection to the same file, which writes nothing and waits for nobody."""
     reader = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     reader.execute("PRAGMA query_only=ON")
     return reader
@@ -136,6 +181,12 @@ def rewrite(connection: sqlite3.Connection) -> None:
     """Write a page as it is: that takes a place on the disk as every write does, and changes nothing."""
     (number,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute(f"PRAGMA user_version={number}")
+
+
+def tell(job: Job, what: Callable[..., None], *said: Any) -> None:
+    """Tell whoever waits for a job, on their loop."""
+    with suppress(RuntimeError):  # it may be closed by now
+        job.loop.call_soon_threadsafe(what, *said, context=job.context)
 
 
 def answer(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:

@@ -212,6 +212,7 @@ class Caller:
             said=list_said(messages),
             max_tokens=longest,
             cache_key=make_cache_key(line.assembly.turn) if line.opened.keyed else "",
+            told=line.assembly.terms.meter.facts.cache.system_messages,
             mark=lambda request: line.accounting.mark(request, call.trace.timepiece.now()),
             hear=line.accounting.hear if line.accounting.diagnosed else None,
         )

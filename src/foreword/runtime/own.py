@@ -44,6 +44,9 @@ class Sending:
     """Which conversation it belongs to, for a provider that keeps a cache for each; says nothing to anybody else."""
     mark: Callable[[Body], Body] = dict
     """Marks the finished request for the provider's cache, in the place of all marks that it had."""
+    told: bool = True
+    """Whether the model takes system messages in the middle of a conversation. Where it does not, those that another
+    one was told are left out: what they said is in its prompt."""
     hear: Callable[[str], None] | None = None
     """Hears why the provider's cache missed, where it was asked."""
 
@@ -64,7 +67,7 @@ def own(body: Body, sending: Sending) -> dict[str, Any]:
 def own_anthropic(body: Body, sending: Sending) -> dict[str, Any]:
     """Own the body of POST /v1/messages."""
     request = sending.envelope.request
-    words = Words(sending.said, lambda text: {"type": "text", "text": text})
+    words = Words(sending, lambda text: {"type": "text", "text": text})
     messages = [
         each
         for message in body["messages"]
@@ -79,7 +82,7 @@ def own_anthropic(body: Body, sending: Sending) -> dict[str, Any]:
 def own_chat(body: Body, sending: Sending) -> dict[str, Any]:
     """Own the body of POST /v1/chat/completions."""
     request = sending.envelope.request
-    words = Words(sending.said, lambda text: {"type": "text", "text": text})
+    words = Words(sending, lambda text: {"type": "text", "text": text})
     system = [message for message in request["messages"][:1] if message["role"] == "system"]
     messages = [
         each
@@ -96,7 +99,7 @@ def own_chat(body: Body, sending: Sending) -> dict[str, Any]:
 def own_responses(body: Body, sending: Sending) -> dict[str, Any]:
     """Own the body of POST /v1/responses."""
     request = sending.envelope.request
-    words = Words(sending.said, lambda text: {"type": "input_text", "text": text})
+    words = Words(sending, lambda text: {"type": "input_text", "text": text})
     system = [item for item in request["input"][:1] if item["role"] == "system"]
     items = [
         each
@@ -112,7 +115,7 @@ def own_responses(body: Body, sending: Sending) -> dict[str, Any]:
 def own_gemini(body: Body, sending: Sending) -> dict[str, Any]:
     """Own the body of generateContent; Google's library puts parts before the role, and we the role before them."""
     request = sending.envelope.request
-    words = Words(sending.said, lambda text: {"text": text}, "parts")
+    words = Words(sending, lambda text: {"text": text}, "parts")
     contents = [
         each
         for content in body["contents"]
@@ -131,8 +134,9 @@ def own_gemini(body: Body, sending: Sending) -> dict[str, Any]:
 class Words:
     """Hands out what people said, message by message, and notices when there are more or fewer than were written."""
 
-    def __init__(self, said: Said, part: Callable[[str], dict[str, str]], field: str = "content") -> None:
-        self._said = iter(said)
+    def __init__(self, sending: Sending, part: Callable[[str], dict[str, str]], field: str = "content") -> None:
+        self._said = iter(sending.said)
+        self._told = sending.told
         self._part = part
         self._field = field
 
@@ -142,7 +146,7 @@ class Words:
         if spoken is None:
             raise NotOurs("the request has a message of the user that nobody said; it was not sent")
         yield {"role": "user", self._field: [self._part(text) for text in spoken.texts]}
-        if spoken.told:
+        if spoken.told and self._told:
             yield {"role": "system", self._field: [self._part(spoken.told)]}
 
     def close(self) -> None:

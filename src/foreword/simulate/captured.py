@@ -56,7 +56,7 @@ def make(value: Any) -> Recorded:
     )
     try:
         list_blocks(shape, made.request)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise InputError(f"the request has not the shape {shape}: {reason}") from None
     return made

@@ -3,9 +3,11 @@
 import os
 import sqlite3
 from collections.abc import Callable, Hashable
+from datetime import UTC, datetime
 from threading import Lock
 from typing import TypeVar, cast
 
+from foreword.frozen import frozen
 from foreword.ledger.calibration import Calibration
 from foreword.sources.archived import Archived
 from foreword.sources.character import UNKEPT, Character
@@ -21,6 +23,18 @@ from foreword.words import Trust
 MOST = 4_096  # answers that are kept until the state changes
 
 T = TypeVar("T")
+
+
+@frozen
+class Planned:
+    """A schedule, as far as it is told of one that it runs."""
+
+    id: str
+    title: str
+    user: str
+    room: str
+    clearance: Trust
+    due: datetime
 
 
 class StateReader:
@@ -53,6 +67,10 @@ class StateReader:
     def list_paired(self, user: str) -> tuple[str, ...]:
         """List the identities that were paired with a person, the oldest first."""
         return self._ask(("paired", user), (), lambda state: list_paired(state, user))
+
+    def list_planned(self) -> "tuple[Planned, ...]":
+        """List the schedules that are due at some time, the next one first."""
+        return self._ask(("planned",), (), list_planned)
 
     def find_calibration(self, model: str) -> Calibration:
         """Find what the calls of a model have taught about its tokens."""
@@ -108,3 +126,22 @@ def list_paired(state: sqlite3.Connection, user: str) -> tuple[str, ...]:
     """List the identities that were paired with a person, the oldest first."""
     rows = state.execute("SELECT identity FROM identities WHERE user_id = ? ORDER BY paired", (user,))
     return tuple(str(identity) for (identity,) in rows)
+
+
+def list_planned(state: sqlite3.Connection) -> tuple[Planned, ...]:
+    """List the schedules that are due at some time, the next one first."""
+    rows = state.execute(
+        "SELECT id, name, user_id, room, clearance, due FROM schedules"
+        " WHERE state = 'waiting' AND due IS NOT NULL ORDER BY due, id"
+    )
+    return tuple(
+        Planned(
+            id=key,
+            title=name or key,
+            user=user,
+            room=room,
+            clearance=Trust(clearance),
+            due=datetime.fromtimestamp(due, UTC),
+        )
+        for key, name, user, room, clearance, due in rows
+    )

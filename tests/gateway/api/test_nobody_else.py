@@ -18,6 +18,7 @@ BODIES = {
     "/api/turns": {"text": "Hi", "session": "{session}"},
     "/api/turns/{turn}/answers": {"question": "q", "allowed": True},
     "/api/sessions": {},
+    "/api/schedules": {"say": "Hi", "cron": "0 8 * * *"},
     "/api/sessions/{session}/fork": {"turns": 1},
     "/api/explain": {"text": "Hi", "session": "{session}"},
     "/api/price": {"path": "memory/private/diary.md", "session": "{session}"},
@@ -26,19 +27,26 @@ BODIES = {
 }
 # What a person may do without naming anything of another's; everything else has to be as if it did not exist.
 OWN = {
-    "/healthz", "/readyz", "/v1/models", "/v1/models/{model}", "/api/sessions", "/api/memory", "/api/memory/search",
-    "/api/memory/entry", "/api/events", "/api/cost", "/api/cache",
+    "/healthz", "/readyz", "/v1/models", "/v1/models/{model}", "/api/sessions", "/api/schedules", "/api/memory",
+    "/api/memory/search", "/api/memory/entry", "/api/events", "/api/cost", "/api/cache",
 }  # fmt: skip
 
 
 def fill(value, names):
     """Put names into every text of a value."""
-    return json.loads(json.dumps(value).replace("{session}", names["session"]).replace("{turn}", names["turn"]))
+    return json.loads(name_all(json.dumps(value), names))
+
+
+def name_all(text, names):
+    """Put names into a text."""
+    for name, value in names.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
 
 
 def ask(client, path, method, names):
     """Ask a route about what the names name, in every place where a request can name something."""
-    where = path.replace("{session}", names["session"]).replace("{turn}", names["turn"]).replace("{model}", "reid")
+    where = name_all(path, names).replace("{model}", "reid")
     operation = DOCUMENT["paths"][path][method]
     values = {
         "session": names["session"],
@@ -67,9 +75,10 @@ def house(tmp_path_factory):
         with served.ask_as("alice") as client:
             headers = {"Idempotency-Key": "first"}
             told = client.post("/api/turns", json={"text": f"Say {SECRET}"}, headers=headers).json()
+            planned = client.post("/api/schedules", json={"say": SECRET, "cron": "0 8 * * *"}).json()
         assert told["reply"] == f"It is {SECRET}."
         served.gateway.listeners.recorder.flush(5)
-        served.names = {"turn": told["turn"], "session": told["session"]}
+        served.names = {"turn": told["turn"], "session": told["session"], "schedule": planned["schedule"]}
         yield served
 
 
@@ -85,7 +94,11 @@ def test_every_route_is_tried():
 def test_nothing_of_the_first(house, user, route):
     """Whatever names something of another's is answered exactly as if there were no such thing, and tells nothing."""
     path, method = route
-    made_up = {"turn": "0123456789abcdef0123456789abcdef", "session": "fedcba9876543210fedcba9876543210"}
+    made_up = {
+        "turn": "0123456789abcdef0123456789abcdef",
+        "session": "fedcba9876543210fedcba9876543210",
+        "schedule": "01234567",
+    }
     with house.ask_as(user) as client:
         answer = ask(client, path, method, house.names)
         missing = ask(client, path, method, made_up)
@@ -123,6 +136,7 @@ def test_the_first_has_it_all(house):
     with house.ask_as("alice") as client:
         for path in (f"/api/turns/{house.names['turn']}", f"/api/sessions/{house.names['session']}"):
             assert SECRET in client.get(path).text
+        assert SECRET in client.get("/api/schedules").text
         assert SECRET in client.get("/api/memory/search", params={"query": SECRET}).text
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from connected import connect
 
-from foreword.gateway.channel import NeverDelivered, NotDelivered
+from foreword.gateway.channel import Chat, NeverDelivered, NotDelivered
 from foreword.gateway.channels.telegram.line import Unsure
 from foreword.gateway.channels.telegram.manners import Manners
 from foreword.gateway.channels.telegram.pacing import Pace, Pacer
@@ -254,3 +254,21 @@ def test_pace_does_not_hold_up():
 
     assert 55 < asyncio.run(run()) <= 60
     assert clock.now < 5
+
+
+def test_what_a_place_is():
+    """Telegram is asked what a chat is; while it cannot say, what it said last counts, else that anybody reads it."""
+    kinds = []
+
+    async def run(bot):
+        async with connect(bot) as wire:
+            for chat in (-5, -6, -7):
+                bot.say("Hello.", chat=chat)
+            bot.kinds[-6] = "channel"
+            kinds.extend([await wire.channel.find_kind(address) for address in ("-5", "-6", "-99")])
+            bot.choose = lambda method, _: Errs() if method.lower() == "getchat" else None
+            kinds.extend([await wire.channel.find_kind(address) for address in ("-5", "-7")])
+
+    with listen_telegram() as bot:
+        asyncio.run(run(bot))
+    assert kinds == [Chat.GROUP, Chat.BROADCAST, Chat.BROADCAST, Chat.GROUP, Chat.BROADCAST]

@@ -4,11 +4,13 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from clockwork import CONFIG, MORNING, open_clockwork
+from clockwork import CONFIG, MORNING, Kept, open_clockwork
 from house import LIVELY, QUICK, SOON, find_environ, open_rows, read_log, until
 
+from foreword.gateway.channel import Chat
 from foreword.gateway.message import Incoming, State
 from foreword.gateway.opening import Options, open_gateway
+from foreword.runtime.history import recount
 from foreword.sources.builtin import read_prompt
 from foreword.testing import Called, MovedClock, Says, make_workspace
 
@@ -284,3 +286,81 @@ def test_a_dialect_without_a_place_for_it(tmp_path, stand_in):
     message = read_message(stand_in.requests[0].body)
     assert read_prompt("background/as_needed") in message
     assert "bins out" in message
+
+
+BROAD = 'schedule: [{name: news, cron: "0 8 * * *", user: alice, say: "The news.", to: kitchen}]\n'
+
+
+class Town(Kept):
+    """A channel that knows what its places are."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+
+    async def find_kind(self, address):
+        """Say what a place is."""
+        assert address == "-5"
+        return self.kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "seen"),
+    [(Chat.GROUP, "", True), (Chat.BROADCAST, "", False), (Chat.BROADCAST, "situations: SITUATIONS\n", True)],
+)
+def test_a_broadcast_is_public(tmp_path, stand_in, kind, more, seen):
+    """What is called a room and is a broadcast, which anybody may read, is told what that situation allows alone."""
+    listed = (
+        "{system: {ceiling: full}, dm: {ceiling: full}, group: {ceiling: familiar}, broadcast: {ceiling: familiar}}"
+    )
+    stand_in.follow(Says(text="All is well."))
+    config = CONFIG + more.replace("SITUATIONS", listed)
+    workspace = make_workspace(tmp_path, {"foreword.yaml": config + BROAD, "SOUL.md": "Calm as a lake.\n"})
+    clock, town = MovedClock(MORNING), Town(kind)
+    options = Options(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, channels={"telegram": town})
+
+    async def run():
+        async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:
+            await gateway.scheduler.look()
+            clock.now = MORNING.replace(hour=8, minute=0)
+            await gateway.scheduler.look()
+            await until(lambda: town.letters)
+
+    asyncio.run(run())
+    assert town.letters == [("-5", "All is well.")]
+    assert ("Calm as a lake." in read_system(stand_in.body)) is seen
+
+
+WEB = 'schedule: [{name: brief, cron: "0 8 * * *", user: alice, say: "Morning check.", to: "web:alice"}]\n'
+
+
+@pytest.mark.parametrize("spoke", [True, False])
+def test_where_people_look(tmp_path, stand_in, spoke):
+    """What goes to the web stands in the conversation there; without one it reaches nobody, and the log says so."""
+    config = CONFIG.replace('["telegram:1001"]', '["telegram:1001", "web:alice"]')
+    stand_in.choose = lambda body: Says(text="All is well." if "Morning check." in str(body["messages"]) else "Hello.")
+    workspace = make_workspace(tmp_path, {"foreword.yaml": config + WEB, "SOUL.md": "Calm.\n"})
+    clock, told = MovedClock(MORNING), "message_sent" if spoke else "channel_error"
+    options = Options(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, scheduling=True)
+
+    async def run():
+        async with open_gateway(workspace, find_environ(stand_in.url), options) as gateway:
+            await gateway.scheduler.look()
+            said = Incoming(text="Hello.", user="alice" if spoke else "bob", channel="web")
+            before = await gateway.wait((await gateway.accept(said)).turn)
+            clock.now = MORNING.replace(hour=8, minute=0)
+            await until(lambda: told in list_after(tmp_path, "schedule_fired"))
+            return await gateway.sessions.read(before.session)
+
+    past = asyncio.run(run())
+    texts = [message.text for row in past for message in recount(row.messages)]
+    assert ("All is well." in texts) is spoke
+    errors = [error for kind, _, error, _ in read_log(tmp_path) if kind == "channel_error"]
+    missed = "NeverDelivered: alice has no conversation on web in which it may be shown"
+    assert errors == ([] if spoke else [missed])
+
+
+def list_after(folder, kind):
+    """List the types that the log has after the first one of a type."""
+    kinds = [one for one, *_ in read_log(folder)]
+    return kinds[kinds.index(kind) :] if kind in kinds else []

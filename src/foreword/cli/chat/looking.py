@@ -76,9 +76,9 @@ async def show_why(talk: Talk, rest: str) -> str:
         for line in explain_slot(list((await talk.foresee()).rows()), rest):
             print_text(clean(line))
         return ""
-    from foreword.events.blamed import explain_cache
     from foreword.events.branch import lay_out
     from foreword.events.question import find_trace
+    from foreword.events.why import explain_cache
 
     if not talk.turn:
         raise InputError(f"{NOTHING_YET}; /why SLOT says why a slot is as it is, and /context lists them")

@@ -9,7 +9,20 @@ from fastapi import FastAPI
 
 from foreword import __version__
 from foreword.config.schema import Config, HttpServer
-from foreword.gateway.api import cache, chat, explain, health, log, memory, models, price, reload, sessions, turns
+from foreword.gateway.api import (
+    cache,
+    chat,
+    explain,
+    health,
+    log,
+    memory,
+    models,
+    price,
+    reload,
+    schedules,
+    sessions,
+    turns,
+)
 from foreword.gateway.api.door import Door
 from foreword.gateway.api.faults import add_faults
 from foreword.gateway.api.spoken import Spoken
@@ -25,6 +38,7 @@ ROUTERS = (
     models.router,
     turns.router,
     sessions.router,
+    schedules.router,
     explain.router,
     price.router,
     memory.router,

@@ -5,14 +5,16 @@ lower of the clearance at which the schedule was made and that of the place its 
 """
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from foreword.config.schema import Config
 from foreword.errors import InputError, UnknownName
+from foreword.gateway.channel import OPEN, Channel, Chat, Locates
 from foreword.gateway.schedule.schedules import SITUATION, Destination, Origin, Schedule
 from foreword.store.reader import list_paired
 from foreword.trust import resolve
+from foreword.trust.clearance import bound_of_situation
 from foreword.turn import Turn
 from foreword.words import Delivery, Trust
 
@@ -95,22 +97,30 @@ def settle_destination(
     return Destination(channel=own[0], address=own[1]) if own else to
 
 
-def bound(schedule: Schedule, to: Destination, config: Config) -> Trust:
+def bound(schedule: Schedule, to: Destination, config: Config, kind: Chat | None = None) -> Trust:
     """Find what a run may see at most: the lower of the clearance at its creation and that of its destination.
 
-    Words that an agent wrote at a clearance are not said at a lower one.
+    A broadcast is read by anybody, whatever room it is called. Words that an agent wrote at a clearance are not said
+    at a lower one.
     """
     if schedule.user not in config.users:
         raise Refused(f"{schedule.user}, as whom it acts, is no user any more")
     if schedule.agent not in config.agents:
         raise Refused(f"there is no agent {schedule.agent!r} any more")
-    allowed = min(schedule.clearance, clear(schedule.user, to, config))
+    anybody = bound_of_situation(OPEN, config).level if kind is Chat.BROADCAST else Trust.FULL
+    allowed = min(schedule.clearance, clear(schedule.user, to, config), anybody)
     if schedule.origin is Origin.AGENT and allowed < schedule.clearance:
         raise Refused(
             f"it was made at {schedule.clearance}, and {schedule.user} is cleared for {allowed} where it goes; "
             "its words may hold more than may be seen there"
         )
     return allowed
+
+
+async def find_kind(channels: Mapping[str, Channel], to: Destination) -> Chat | None:
+    """Find what kind of place a room is, where its channel can say so."""
+    channel = channels.get(to.channel)
+    return await channel.find_kind(to.address) if to.room and to.address and isinstance(channel, Locates) else None
 
 
 def clear(user: str, to: Destination, config: Config) -> Trust:

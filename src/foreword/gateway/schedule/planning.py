@@ -34,8 +34,8 @@ from foreword.turn import Turn
 from foreword.words import Delivery
 from foreword.workspace import Workspace
 
-MOST = 20  # schedules of one person that agents have made
-OFTENEST = timedelta(minutes=15)  # between two runs of a schedule that an agent has made
+MOST = 20  # schedules of one person beside those of the configuration
+OFTENEST = timedelta(minutes=15)  # between two runs of a schedule that an agent has made, or not the owner
 LOOKED_AT = 50  # runs that are looked at for how often they come
 HERE = """
 SELECT json_extract(request, '$.channel'), json_extract(request, '$.address') FROM turns
@@ -68,8 +68,6 @@ class Planning:
         if clear(turn.user, to, config) < assembly.clearance.level:
             raise InputError("what is known here may not be seen where its replies would go")
         timing = read_timing(arguments, find_zone_name("", turn.user, to.room, config) or turn.client.zone, now)
-        if sum(one.origin is Origin.AGENT for one in find_all(state, turn.user)) >= MOST:
-            raise InputError(f"this person has {MOST} schedules already; cancel one first")
         made = Schedule(
             id=make_id(32),
             name=take_text(arguments, "name", LONGEST_NAME),
@@ -86,6 +84,7 @@ class Planning:
             due=find_next(timing, now),
         )
         put(state, made)
+        check_many(state, turn.user)
         return f"Planned: {describe(made)}"
 
     def list(self, state: sqlite3.Connection, assembly: Assembly, _: Mapping[str, Any]) -> str:
@@ -154,6 +153,12 @@ def check_due(timing: Timing, now: datetime, oftenest: timedelta = OFTENEST) -> 
         raise InputError(f"{timing.moment} is past; it is {show_moment(now, timing.zone)} now")
     if any(after - before < oftenest for before, after in pairwise(runs[1:])):
         raise InputError(f"it would run too often; {oftenest.seconds // 60} minutes apart is the least")
+
+
+def check_many(state: sqlite3.Connection, user: str) -> None:
+    """Refuse one schedule too many, beside those of the configuration."""
+    if sum(one.origin is not Origin.CONFIG for one in find_all(state, user)) > MOST:
+        raise InputError(f"{user} has {MOST} schedules already; cancel one first")
 
 
 def take_text(arguments: Mapping[str, Any], name: str, longest: int, *, needed: bool = False) -> str:

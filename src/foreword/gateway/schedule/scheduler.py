@@ -6,25 +6,42 @@ the message and the note that it was sent fires nothing twice.
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
 from foreword.config.scheduling import Missed
+from foreword.config.scheduling import Schedule as Written
 from foreword.config.schema import Config
 from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Level, Recorder
 from foreword.events.trace import Timepiece, Trace, describe_error, make_id
 from foreword.frozen import frozen
+from foreword.gateway.channel import Channel
 from foreword.gateway.gateway import Closing, NotKept
 from foreword.gateway.message import Accepted, Errand, Incoming
 from foreword.gateway.owner import name_owner
-from foreword.gateway.schedule.destination import Refused, bound, is_delivered, settle_destination
+from foreword.gateway.schedule.destination import Refused, bound, find_kind, is_delivered, settle_destination
 from foreword.gateway.schedule.due import Kind, find_passed
 from foreword.gateway.schedule.following import follow
-from foreword.gateway.schedule.schedules import SITUATION, Destination, Schedule, claim, find_named, settle, wind
+from foreword.gateway.schedule.ordering import order
+from foreword.gateway.schedule.planning import check_due, check_many
+from foreword.gateway.schedule.schedules import (
+    SITUATION,
+    Destination,
+    Schedule,
+    cancel,
+    claim,
+    find_all,
+    find_named,
+    get,
+    settle,
+    wind,
+)
 from foreword.gateway.schedule.words import HEARTBEAT, find_words
 from foreword.gateway.writer import Writer
+from foreword.words import Trust
 from foreword.workspace import Workspace
 
 CHANNEL = "scheduled"
@@ -42,8 +59,10 @@ class Ways:
     accept: Callable[[Incoming], Awaitable[Accepted]]
     recorder: Recorder
     clock: Callable[[], datetime]
-    channels: Collection[str] = ()
+    channels: Mapping[str, Channel] = field(default_factory=dict)
     """The channels that deliver."""
+    shelves: frozenset[str] = frozenset()
+    """Those on which people look by themselves: what is to go there by name stands in their conversation."""
 
 
 class Scheduler:
@@ -91,6 +110,38 @@ class Scheduler:
             raise InputError(BLANK)
         return await self._ways.accept(incoming)
 
+    async def list(self, user: str, clearance: Trust) -> Sequence[Schedule]:
+        """List the schedules of a person that were not made above a clearance."""
+        await self.follow(self._workspace.config)
+        found = await self._writer.look(lambda state: find_all(state, user))
+        return [one for one in found if one.clearance <= clearance]
+
+    async def order(self, entry: Written, *, bounded: bool) -> Schedule:
+        """Make a schedule as a person asks for it; where it is bounded, not too often and not too many."""
+        now = self._ways.clock()
+
+        def work(state: sqlite3.Connection) -> Schedule:
+            made = order(state, entry, self._workspace.config, now)
+            if bounded:
+                check_due(made.timing, now)
+                check_many(state, entry.user)
+            return made
+
+        return await self._writer.seal(work)
+
+    async def cancel(self, key: str, user: str, clearance: Trust) -> bool:
+        """Cancel a schedule of a person; return whether there was one that was not made above a clearance."""
+
+        def work(state: sqlite3.Connection) -> bool:
+            found = get(state, key)
+            if found is None or found.user != user or found.clearance > clearance:
+                return False
+            cancel(state, found)
+            return True
+
+        await self.follow(self._workspace.config)
+        return await self._writer.seal(work)
+
     async def _fire(self, schedule: Schedule, now: datetime) -> Accepted | None:
         """Fire one schedule, or write down why not; either way it is due again at its next time."""
         assert schedule.due is not None
@@ -124,11 +175,11 @@ class Scheduler:
         if schedule.user not in config.users:
             raise Refused(f"{schedule.user}, as whom it acts, is no user any more")
         to = await self._writer.do(work)
-        allowed = bound(schedule, to, config)
+        allowed = bound(schedule, to, config, await find_kind(channels, to))
         text = find_words(schedule, self._workspace, allowed)
         if not text:
             return None
-        delivered = is_delivered(schedule.delivery, channels, to)
+        delivered = is_delivered(schedule.delivery, {*channels, *self._ways.shelves}, to)
         return Incoming(
             text=text,
             user=schedule.user,

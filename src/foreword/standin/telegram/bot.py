@@ -66,6 +66,8 @@ class StandInBot:
         """Chats in which the bot is no longer, and what it is told there."""
         self.moved: dict[int, int] = {}
         """Groups that became supergroups, and their new ids."""
+        self.kinds: dict[int, str] = {}
+        """What chats are, where that is not to be seen by their ids, such as `channel`."""
         self.topics: dict[int, set[int]] = {}
         """The topics of chats that are forums."""
         self.closing = threading.Event()
@@ -81,6 +83,7 @@ class StandInBot:
         self._changed = threading.Condition()
         self._does: dict[str, Callable[[Params], Any]] = {
             "getme": lambda _: self.me,
+            "getchat": self._get_chat,
             "getupdates": self._get_updates,
             "sendmessage": self._send,
             "sendchataction": self._act,
@@ -146,6 +149,10 @@ class StandInBot:
                 if self._polls != mine:
                     raise Refused(409, CONFLICT)
             return self.updates[: max(1, min(limit, 100))]
+
+    def _get_chat(self, params: Params) -> dict[str, Any]:
+        chat = self._find_chat(params)
+        return {"id": chat, "type": self.kinds.get(chat, "private" if chat > 0 else "supergroup")}
 
     def _find_chat(self, params: Params) -> int:
         try:

@@ -4,13 +4,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 
+from aiogram.exceptions import TelegramAPIError
+
 from foreword.config.telegram import TelegramBot
 from foreword.events.event import Level
 from foreword.frozen import frozen
-from foreword.gateway.channel import Hear, NeverDelivered, Tell
+from foreword.gateway.channel import Chat, Hear, NeverDelivered, Tell
 from foreword.gateway.channels.telegram.formatted import write_html
-from foreword.gateway.channels.telegram.hearing import read_address
-from foreword.gateway.channels.telegram.line import Line
+from foreword.gateway.channels.telegram.hearing import CHATS, read_address
+from foreword.gateway.channels.telegram.line import AskChat, Line, Unreached, Unsure
 from foreword.gateway.channels.telegram.manners import USUAL, Manners
 from foreword.gateway.channels.telegram.markdown import read_markdown
 from foreword.gateway.channels.telegram.moves import Moves
@@ -47,6 +49,7 @@ class Telegram:
         self._sending = Sending(self._line, around.manners, self._moves)
         self._around = around
         self._agent = settings.agent
+        self._kinds: dict[int, Chat] = {}
 
     def split(self, text: str) -> Sequence[str]:
         """Split a reply into messages, each whole in its tags."""
@@ -63,6 +66,14 @@ class Telegram:
         """Show that the bot is typing."""
         with suppress(Exception):
             await self._sending.show_work(*read_address(address))
+
+    async def find_kind(self, address: str) -> Chat:
+        """Ask Telegram what a chat is; what it said last counts while it does not answer."""
+        chat, _ = read_address(address)
+        with suppress(TelegramAPIError, Unreached, Unsure):
+            found = await self._line.ask(AskChat(chat_id=self._moves.find_last(chat)))
+            self._kinds[chat] = CHATS.get(str(found.get("type")), Chat.BROADCAST)
+        return self._kinds.get(chat, Chat.BROADCAST)
 
     async def run(self, hear: Hear) -> None:
         """Hand in what people write until cancelled."""

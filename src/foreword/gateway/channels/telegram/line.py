@@ -56,7 +56,16 @@ class SendText(TelegramMethod[dict[str, Any]]):
     link_preview_options: LinkPreviewOptions = LinkPreviewOptions(is_disabled=True)
 
 
-ASKED: tuple[type[TelegramMethod[Any]], ...] = (GetRawUpdates, SendText, SendChatAction, GetMe)
+class AskChat(TelegramMethod[dict[str, Any]]):
+    """Asks what a chat is, and takes the answer as it is."""
+
+    __returning__ = dict[str, Any]
+    __api_method__ = "getChat"
+
+    chat_id: int
+
+
+ASKED: tuple[type[TelegramMethod[Any]], ...] = (GetRawUpdates, SendText, SendChatAction, GetMe, AskChat)
 # What aiogram reads an answer with is forgotten as soon as nobody holds it, and takes milliseconds to be made again.
 HELD = [Response[method.__returning__] for method in ASKED]  # type: ignore[name-defined]
 

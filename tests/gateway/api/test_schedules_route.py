@@ -1,0 +1,104 @@
+"""Claims about schedules over HTTP: one's own, made and cancelled with the authority of whoever asks."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from served import CONFIG, FILES, QUICK, serve_workspace
+
+from foreword.config.schema import HttpServer
+from foreword.testing import MovedClock
+
+MORNING = datetime(2026, 11, 16, 7, 59, tzinfo=UTC)
+HOUSE = """\
+rooms:
+  kitchen: {places: ["telegram:-5"], members: [alice, bob]}
+  attic: {places: ["telegram:-6"]}
+schedule: [{name: brief, cron: "0 8 * * *", user: bob, say: "What is on?"}]
+"""
+BOB = "bob: {trust: familiar, timezone: Europe/Paris, identities: ['telegram:1002']}"
+LUNCH = {"say": "What is for lunch?", "cron": "0 12 * * *", "name": "lunch"}
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A server whose clock stands at one minute before eight."""
+    options = replace(QUICK, clock=MovedClock(MORNING))
+    files = {**FILES, "foreword.yaml": CONFIG.replace("bob: {trust: familiar}", BOB) + HOUSE}
+    with serve_workspace(tmp_path, files=files, options=options, settings=HttpServer(port=0, rate=100_000)) as served:
+        yield served
+
+
+def list_names(client):
+    """List the names of one's schedules."""
+    return [one["name"] for one in client.get("/api/schedules").json()["schedules"]]
+
+
+def test_made_and_cancelled(house):
+    """What somebody plans is theirs, in their zone, listed with its next run, and gone once it is cancelled."""
+    with house.ask_as("bob") as bob, house.ask_as("alice") as alice:
+        made = bob.post("/api/schedules", json={**LUNCH, "to": "telegram:1002"})
+        assert made.status_code == 201
+        one = made.json()
+        assert (one["origin"], one["zone"], one["due"]) == ("person", "Europe/Paris", "2026-11-16T11:00:00Z")
+        assert (one["to"], one["delivery"], one["agent"]) == ("telegram:1002", "always", "reid")
+        assert list_names(bob) == ["lunch", "brief"]
+        assert list_names(alice) == []
+        assert alice.delete(f"/api/schedules/{one['schedule']}").status_code == 404
+        assert bob.delete(f"/api/schedules/{one['schedule']}").status_code == 204
+        assert bob.delete(f"/api/schedules/{one['schedule']}").status_code == 404
+        assert list_names(bob) == ["brief"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({**LUNCH, "to": "telegram:1001"}, "no address of bob"),
+        ({**LUNCH, "to": "attic"}, "no room that lists bob as a member"),
+        ({**LUNCH, "to": "telegram:-6"}, "no room that lists bob as a member"),
+        ({**LUNCH, "cron": "* * * * *"}, "too often"),
+        ({**LUNCH, "cron": "61 * * * *"}, "cron"),
+        ({**LUNCH, "cron": ""}, "one of"),
+        ({**LUNCH, "at": "2026-12-24T18:00"}, "one of"),
+        ({"say": "x", "at": "2020-01-01T08:00"}, "past"),
+        ({**LUNCH, "name": "brief"}, "already"),
+        ({**LUNCH, "agent": "nobody"}, "nobody"),
+        ({**LUNCH, "user": "alice"}, "user"),
+    ],
+)
+def test_refused(house, asked, words):
+    """What cannot be planned is refused in words, and nothing is kept of it."""
+    with house.ask_as("bob") as bob:
+        answer = bob.post("/api/schedules", json=asked)
+        assert answer.status_code in (400, 422)
+        assert words in answer.text
+        assert list_names(bob) == ["brief"]
+
+
+def test_that_of_the_configuration(house):
+    """One that stands in foreword.yaml is taken out there."""
+    with house.ask_as("bob") as bob:
+        answer = bob.delete("/api/schedules/brief")
+        assert answer.status_code == 422
+        assert "stands in foreword.yaml" in answer.text
+        assert list_names(bob) == ["brief"]
+
+
+def test_the_owner_and_rooms(house):
+    """The owner plans for every room and as often as they like; who is a member of a room plans for that room."""
+    with house.ask_as("bob") as bob, house.ask_as("alice") as alice:
+        assert bob.post("/api/schedules", json={**LUNCH, "to": "kitchen"}).json()["to"] == "kitchen"
+        assert alice.post("/api/schedules", json={**LUNCH, "to": "attic", "cron": "* * * * *"}).status_code == 201
+
+
+def test_no_more_than_may_be_seen(house, tmp_path):
+    """What was planned at a clearance is not told at a lower one."""
+    with house.ask_as("carol") as carol:
+        made = carol.post("/api/schedules", json=LUNCH).json()
+        (tmp_path / "foreword.yaml").write_text(
+            CONFIG.replace("carol: {trust: full}", "carol: {trust: familiar}") + HOUSE
+        )
+        with house.ask_as("alice") as alice:
+            alice.post("/api/reload")
+        assert list_names(carol) == []
+        assert carol.delete(f"/api/schedules/{made['schedule']}").status_code == 404
