@@ -43,11 +43,18 @@ def run() -> Iterator[Figure]:
     """Measure the echo, then ours."""
     with tempfile.TemporaryDirectory() as folder, run_provider() as provider:
         make_sample(Path(folder))
+        welcome_strangers(Path(folder))
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": provider}
         with open_workspace(folder) as workspace, run_api() as (url, pipe):
             theirs = asyncio.run(measure(echoing(url), pipe))
             ours = asyncio.run(measure(answering(workspace, environ, url), pipe))
     yield from compare(ours, theirs)
+
+
+def welcome_strangers(folder: Path) -> None:
+    """Answer people whom nobody knows as often as they write."""
+    config = folder / "foreword.yaml"
+    config.write_text(f"{config.read_text()}\nstrangers: {{turns: 1000000, all_turns: 1000000}}\n")
 
 
 @contextmanager
