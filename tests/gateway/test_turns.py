@@ -297,7 +297,10 @@ def test_who_hangs_up(tmp_path, stand_in):
                     await asyncio.sleep(0)
                 task.cancel()
             async with asyncio.timeout(20):
-                return await say(gateway, "Still there?")
+                reply = await say(gateway, "Still there?")
+                with open_rows(tmp_path) as state:  # one of the others may have come after it
+                    await until(lambda: not state.execute("SELECT 1 FROM turns WHERE finished IS NULL").fetchall())
+                return reply
 
     assert asyncio.run(run()).state is State.ANSWERED
     with open_rows(tmp_path) as state:
