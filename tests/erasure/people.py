@@ -127,7 +127,7 @@ class People:
         arrival = Arrival(
             turn=trace.id, session=admitted.session, incoming=incoming, place=received.place, now=self.clock()
         )
-        claimed = await self.inbox.add(arrival)
+        claimed = await self.inbox.add(arrival, lambda _: None)
         if incoming.room:
             await self.writer.do(lambda state: catch_up(state, admitted.session))
         return claimed, key
@@ -165,7 +165,7 @@ class People:
             message=find_words(incoming),
             history=recount(join(past)),
         )
-        book = books.open(self.workspace, turn, self.clock(), folded=False, waits=False)
+        book = books.open(self.workspace, turn, self.clock(), folded=False)
         assembly = self.workspace.assemble(turn, book)
         accounting = Accounting(assembly, "anthropic", books.frozen, claimed.turn)
         request = accounting.mark(assembly.envelope("anthropic").request, self.clock())
