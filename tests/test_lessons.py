@@ -97,7 +97,7 @@ def test_edits_apply_at_once(tmp_path: Path) -> None:
     ws.refresh(now=True)
     assembly = ws.assemble(DM)
     assert "Be exact." in assembly.prompt.text
-    assert assembly.standing.frozen == ()
+    assert assembly.standing.base.blocks == ()
     assert "nothing is frozen" in assembly.standing.reason
 
 

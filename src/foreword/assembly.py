@@ -1,6 +1,7 @@
 """The assembly: everything one turn was made of; explain, diff and the tests are views of it."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -9,17 +10,19 @@ from foreword.budget import Fit, Fitted, FittedRun
 from foreword.budget.verdict import Terms
 from foreword.errors import InputError
 from foreword.frozen import frozen
-from foreword.ledger import Standing
+from foreword.ledger import Deed, Standing
 from foreword.render import Prompt, Span
+from foreword.render.layout import UPDATES
 from foreword.report import Row, draw_table, show_row
 from foreword.sources import Missing
 from foreword.trust import Clearance
 from foreword.turn import NO_TOOLS, Turn
 from foreword.wire import Envelope, count_cached, mark, shape
 from foreword.wire.envelope import PROVIDERS, Letter
-from foreword.words import Mode, Pace, Trust, Verdict
+from foreword.words import Mode, Pace, Placement, Trust, Verdict
 
 SCHEMA = "foreword/1"
+TOLD = "updates"  # the span of what is said about the prompt with a message
 
 
 @frozen
@@ -81,9 +84,12 @@ class Assembly:
         """Tell a reader what became of every slot; what they are not cleared for is not mentioned."""
         level = self.admit(reader)
         spans = {span.id: span for span in self.prompt.spans}
-        cached = self.count_cached()
+        cached, changed = self.count_cached(), dict(tell_changed(self.standing))
         for run in self.fit.runs:
-            yield from tell_run(run, spans, cached, level)
+            for row in tell_run(run, spans, cached, level):
+                yield replace(row, reason=changed[row.id]) if row.id in changed else row
+        if told := spans.get(TOLD):
+            yield tell_updates(told, self.clearance.level)
 
     def count_cached(self) -> int:
         """Count the characters that a provider can read from its cache on the next turn."""
@@ -173,6 +179,31 @@ def tell_run(run: FittedRun, spans: Mapping[str, Span], cached: int, level: Trus
                 yield tell_missing(one)
         elif one.item.trust <= level and (one.item.text or one.item.opens or one.item.id in spans):
             yield tell_section(one, spans.get(one.item.id), run, cached)
+
+
+def tell_changed(standing: Standing) -> Iterator[tuple[str, str]]:
+    """Tell of each section that stands as it was sent why that is not what it says by now."""
+    for update in standing.updates:
+        yield update.id, "as it was sent; what changed since stands in an update"
+    for one in standing.decisions:
+        if one.deed is Deed.HOLD:
+            yield one.section, f"as it was sent; what changed since {one.reason}"
+
+
+def tell_updates(span: Span, level: Trust) -> Row:
+    """Tell of what is said about the prompt with this message."""
+    return Row(
+        id=TOLD,
+        title=UPDATES,
+        pace=Pace.TURN,
+        placement=Placement.TAIL,
+        trust=level,
+        verdict=Verdict.KEPT,
+        reason="what changed since it was sent",
+        tokens=span.tokens,
+        wanted=span.tokens,
+        span=(span.start, span.end),
+    )
 
 
 def tell_missing(missing: Missing) -> Row:

@@ -92,8 +92,11 @@ def choose_tier(price: Any, tokens: int) -> float | None:
 def estimate(assembly: Assembly, prices: Prices) -> Estimate:
     """Estimate what the input of a turn costs, with its stable prefix in the cache and without."""
     prefix = measure_prefix(assembly)
-    rest = (assembly.used - prefix + assembly.conversation) * prices.input
-    return Estimate(warm_usd=prefix * prices.cache_read + rest, cold_usd=prefix * prices.cache_write + rest)
+    message = assembly.terms.meter.count(assembly.message)
+    # What was said before stands behind the prefix, and where that is cached, so is it.
+    kept = prefix + assembly.conversation - message if prefix else 0
+    rest = (assembly.used + assembly.conversation - kept) * prices.input
+    return Estimate(warm_usd=kept * prices.cache_read + rest, cold_usd=kept * prices.cache_write + rest)
 
 
 def measure_prefix(assembly: Assembly) -> int:

@@ -109,7 +109,8 @@ def foresee(
     config = workspace.config
     agent = place.agent or next(iter(config.agents))
     turn = replace(place, agent=agent, tools=find_equipped(config.agents[agent].folders), now=now)
-    assembly, without = (workspace.suppose({edit.path: text})(turn, NOTHING_FROZEN) for text in (edit.text, None))
+    supposed = (edit.texts, {edit.path: None})
+    assembly, without = (workspace.suppose(texts)(turn, NOTHING_FROZEN) for texts in supposed)
     if assembly.prompt.text == without.prompt.text:
         return None
     facts = assembly.terms.meter.facts

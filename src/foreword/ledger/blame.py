@@ -1,6 +1,5 @@
 """Blame: what a provider was expected to read from its cache, what it read, and for a miss the one cause of it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from foreword.caching.cache import Counted, look_back
@@ -97,7 +96,7 @@ def account(frozen: Frozen | None, answered: Answered, facts: CacheFacts, prices
         return Account(predicted=predicted, reported=reported)
     had = find_had(frozen, facts)
     scale = reported.total / sent.tokens if sent.tokens and reported.total else 1.0
-    lost = round(had * scale) - reported.read
+    lost = min(round(had * scale), reported.total) - reported.read
     noise = max(facts.step, TOLERANCE * had * scale)
     # What we know to be lost counts from the first block; what we only see in the figures must stand out of them.
     if lost <= 0 or (lost <= noise and had - predicted.read <= facts.step):
@@ -186,8 +185,3 @@ def conceal(made: Account) -> Account:
     if blame is None or blame.cause not in (Cause.SECTION, Cause.HISTORY):
         return made
     return replace(made, blame=replace(blame, reason=HIDDEN, where="", byte=None))
-
-
-def list_causes() -> Sequence[str]:
-    """List the causes there are."""
-    return [str(cause) for cause in Cause]

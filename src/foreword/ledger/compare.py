@@ -58,13 +58,14 @@ def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) ->
     gone = tuple(update for update in (*frozen.settled, *frozen.updates) if update.id in case.gone)
     settled = tuple(update for update in choice.settled if update not in gone)
     notice = settle(layout, filter(wanted.heard_of, settled))
+    decisions = tuple(decide(case, choice, rebase, reason))
     tail = write(layout, pick(choice.appended, Channel.TAIL), notice)
     return Standing(
         prompt=add_tail(join(choice.base, wanted.prompt), layout, tail),
         base=choice.base,
         identity=wanted.identity,
-        reason=rebase.reason if rebase else reason if case.changes else SAME,
-        decisions=tuple(decide(case, choice, rebase, reason)),
+        reason=rebase.reason if rebase else find_reason(decisions, reason),
+        decisions=decisions,
         rebase=rebase,
         new=choice.appended,
         updates=(*choice.kept, *choice.appended),
@@ -74,6 +75,13 @@ def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) ->
         heard=digest(wanted.said),
         inserted=write(layout, pick(choice.appended, Channel.SYSTEM), ""),
     )
+
+
+def find_reason(decisions: tuple[Decision, ...], reason: str) -> str:
+    """Find why nothing moves: what is said behind it, or else what waits."""
+    if not decisions:
+        return SAME
+    return reason if any(one.deed is Deed.APPEND for one in decisions) else decisions[0].reason
 
 
 def join(base: Base, prompt: Prompt) -> Prompt:

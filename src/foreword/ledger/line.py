@@ -59,10 +59,6 @@ class Base:
         """What it weighs."""
         return sum(line.tokens for line in self.lines)
 
-    def measure(self, count: int) -> int:
-        """Weigh the first so many blocks."""
-        return sum(line.tokens for block in self.blocks[:count] for line in block)
-
 
 def draw_blocks(base: Base) -> list[Block]:
     """Make blocks of a base, with a span for each line."""
