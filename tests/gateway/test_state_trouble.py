@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from house import end, open_house, open_rows, read_log, say, until
+from messenger import Messenger
 
 from foreword.gateway.gateway import NotKept
 from foreword.gateway.message import Incoming, State
@@ -231,15 +232,17 @@ def test_locked_at_any_moment(tmp_path, stand_in):
         assert state.execute("SELECT count(*) FROM turns").fetchone() == (len(replies),)
 
 
-def fail(gateway, times):
-    """Have the disk fail as often as that from now on; return what it has taken since, one by one."""
+def fail(gateway, times, when=lambda: True):
+    """Have the disk fail as often as that, once it is time; return what it has taken since, one by one."""
     takes, taken = gateway._writer._wait, []
 
     def wait(file):
+        if not taken and not when():
+            return takes(file)
         taken.append(len(taken) >= times)
         if not taken[-1]:
             raise OSError("I/O error")
-        takes(file)
+        return takes(file)
 
     gateway._writer._wait = wait
     return taken
@@ -310,3 +313,24 @@ def test_a_disk_that_fails_when_a_turn_is_left_for_later(tmp_path, stand_in):
     reply, taken = asyncio.run(run())
     assert (reply.state, reply.text) == (State.ANSWERED, "Here I am.")
     assert taken[:3] == [False, False, True]
+
+
+def test_a_disk_that_fails_when_a_letter_is_taken(tmp_path, stand_in):
+    """A letter whose way the disk did not take is delivered once the disk has it, and so is what comes behind it."""
+
+    def is_taken():
+        with open_rows(tmp_path) as state:
+            return state.execute("SELECT 1 FROM outbox WHERE state = 'sending'").fetchone() is not None
+
+    async def run():
+        messenger = Messenger()
+        async with open_house(tmp_path, stand_in, channels={"telegram": messenger}) as gateway:
+            taken = fail(gateway, 1, is_taken)
+            for text in ("hello", "And now?"):
+                await gateway.accept(Incoming(text=text, user="alice", channel="telegram", address="1001"))
+            await asyncio.wait_for(messenger.until(2), 20)
+            return taken[:2]
+
+    assert asyncio.run(run()) == [False, True]
+    with open_rows(tmp_path) as state:
+        assert state.execute("SELECT state FROM outbox").fetchall() == [("sent",)] * 2

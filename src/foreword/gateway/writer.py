@@ -38,7 +38,7 @@ class Job:
     written: Callable[[Any], None]
     """Called with the result as soon as that is written, before the disk has it."""
     unsealed: Callable[[sqlite3.Error], None]
-    """Called with the reason where the disk did not take what somebody has begun with."""
+    """Called with the reason where the disk did not take what somebody goes on with."""
     context: Context
 
 
@@ -83,8 +83,8 @@ class Writer:
     ) -> T:
         """Do a piece of work, and wait until the disk itself has it, or raise why it has not.
 
-        `written` is called on the loop before that, and whoever gives it is not told that nothing was done when the
-        disk takes nothing: `unsealed` is called with the reason, and the result is returned.
+        `written` is called on the loop before that. Whoever goes on with what is written, whether the disk has it or
+        not, gives `unsealed`: that is called with the reason then, and the result is returned.
         """
         return await self._hand_in(work, sealed=True, written=written, unsealed=unsealed)
 
@@ -160,10 +160,10 @@ class Writer:
         if sealed := [(job, result) for job, result, failure in results if job.sealed and failure is None]:
             fault = self._sync()
             for job, result in sealed:
-                begun = job.written is not ignore
-                if begun and fault is not None:
+                goes_on = job.unsealed is not ignore
+                if goes_on and fault is not None:
                     tell(job, job.unsealed, fault)
-                tell(job, answer, job.future, result, None if begun else fault)
+                tell(job, answer, job.future, result, None if goes_on else fault)
 
     def _make_good(self) -> None:
         """Write again what the disk did not take, while nobody else writes; until then no sync is believed."""
