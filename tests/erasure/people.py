@@ -165,7 +165,7 @@ class People:
             message=find_words(incoming),
             history=recount(join(past)),
         )
-        book = books.open(self.workspace, turn, self.clock(), folded=False, waits=False)
+        book = books.open(self.workspace, turn, self.clock(), folded=False)
         assembly = self.workspace.assemble(turn, book)
         accounting = Accounting(assembly, "anthropic", books.frozen, claimed.turn)
         request = accounting.mark(assembly.envelope("anthropic").request, self.clock())

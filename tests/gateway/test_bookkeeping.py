@@ -7,8 +7,10 @@ from itertools import pairwise
 import pytest
 from house import CONFIG, end, open_house, open_rows, read_log, say, until
 
-from foreword.gateway.message import Incoming
+from foreword.gateway.message import Errand, Incoming
+from foreword.store.ledgers import find_touched
 from foreword.testing import NOON, Called, MovedClock, Refuses, Says, listen, write_files
+from foreword.words import Delivery, Trust
 
 RULE = "Say less than you know, and never more than you were asked.\n"
 SOUL = "".join(f"{number}. {RULE}" for number in range(1, 90))
@@ -278,8 +280,8 @@ def test_a_fork_knows_what_it_was_told(tmp_path, stand_in, run):
     run(talk)
     two, three, four = stand_in.requests[1:]
     assert extends(two, three)
-    assert "40. Say more" in four.raw.decode()
-    assert "40. Say less" not in read_system(four) or "40. Say more" in json.dumps(four.body["messages"][-1])
+    assert "40. Say more" in read_system(four)
+    assert "40. Say less" not in four.raw.decode()
 
 
 def test_a_turn_that_says_nothing_has_told_nothing(tmp_path, stand_in, run):
@@ -295,7 +297,7 @@ def test_a_turn_that_says_nothing_has_told_nothing(tmp_path, stand_in, run):
     run(talk)
     refused, newest = stand_in.requests[1:]
     assert "40. Say more" in json.dumps(refused.body["messages"][-1])
-    assert newest.raw.decode().count("40. Say more") >= 1
+    assert newest.raw.decode().count("40. Say more") == 1
 
 
 def test_a_turn_that_goes_on_says_nothing_new(tmp_path, stand_in, run):
@@ -355,7 +357,136 @@ def test_a_forgotten_memory_leaves_the_prompt_at_once(tmp_path, stand_in, run):
 
     path = run(talk)
     assert path not in read_system(stand_in.requests[-1])
-    assert path not in json.dumps(stand_in.requests[-1].body["messages"][-1])
+    assert "Prompt Updates" not in json.dumps(stand_in.requests[-1].body["messages"])
     with open_rows(tmp_path) as state:
         kept = [state.execute(f"SELECT * FROM {table}").fetchall() for table in ("ledgers", "bases")]
     assert path not in str(kept)
+
+
+VOID = "counts no longer"
+
+
+def read_newest(request):
+    """Read what travelled with the newest message of a request."""
+    return json.dumps(request.body["messages"][-1], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("broken", [Says(text=""), Refuses(status=400, message="no"), Says(text="Yes.")])
+def test_an_edit_that_is_taken_back(tmp_path, stand_in, run, broken):
+    """Whatever came of the turn that told of an edit, the model knows at the next one that it was taken back."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        edit(gateway, tmp_path, SOUL=EDITED)
+        stand_in.follow(broken)
+        await say(gateway, "Two")
+        edit(gateway, tmp_path, SOUL=SOUL)
+        await say(gateway, "Three")
+
+    run(talk)
+    newest = stand_in.requests[-1]
+    assert "40. Say less" in read_system(newest)
+    assert "40. Say more" not in json.dumps(newest.body["messages"]) or VOID in read_newest(newest)
+
+
+def test_a_turn_that_goes_on_knows_what_it_said(tmp_path, stand_in, run):
+    """A turn that told of an edit and was left after a tool goes on as it began: nothing moves or is said twice."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        edit(gateway, tmp_path, SOUL=EDITED)
+        called = Says(calls=(Called(name="system_status", arguments={}),))
+        stand_in.follow(called, *[Refuses(status=529, message="busy")] * 4)
+        accepted = await gateway.accept(Incoming(text="Two", user="alice"))
+        await end(gateway, accepted.turn)
+        await say(gateway, "Three")
+        edit(gateway, tmp_path, SOUL=SOUL)
+        await say(gateway, "Four")
+
+    run(talk)
+    requests = stand_in.requests
+    assert all(extends(one, other) for one, other in pairwise(requests))
+    assert requests[-2].raw.decode().count("40. Say more") == 1
+    assert VOID in read_newest(requests[-1])
+    assert not any(facts["blame"] for facts in list_facts(tmp_path, "api_call", "cache"))
+
+
+@pytest.mark.parametrize("moment", ["failed", "left", "forked"])
+def test_closed_text_leaves_every_part_of_the_past(tmp_path, stand_in, run, moment):
+    """A file that is closed leaves what a failed turn said, what a turn under way has said, and what a fork revives."""
+    listed = CONFIG + "prompt: {files: [{path: notes.md, trust: familiar}]}\n"
+    files = {**FILES, "foreword.yaml": listed, "notes.md": "The gate code is 4711.\n"}
+
+    async def talk(gateway):
+        first = await say(gateway, "One", user="bob")
+        edit(gateway, tmp_path, notes="The gate code is 4712 now.\n")
+        if moment == "failed":
+            stand_in.follow(Refuses(status=400, message="no"))
+        elif moment == "left":
+            called = Says(calls=(Called(name="system_status", arguments={}),))
+            stand_in.follow(called, *[Refuses(status=529, message="busy")] * 4)
+        accepted = await gateway.accept(Incoming(text="Two", user="bob"))
+        if moment == "left":
+            await until(lambda: len(stand_in.requests) >= 4)
+        else:
+            await end(gateway, accepted.turn)
+        write_files(tmp_path, {"foreword.yaml": listed.replace("notes.md, trust: familiar", "notes.md, trust: full")})
+        gateway.workspace.refresh(now=True)
+        await end(gateway, accepted.turn)
+        await say(gateway, "Three", user="bob")
+        if moment == "forked":
+            fork = await gateway.sessions.fork(first.session, 2)
+            await say(gateway, "Four", user="bob", session=fork.id)
+
+    run(talk, files)
+    assert "gate code" not in stand_in.requests[-1].raw.decode()
+    with open_rows(tmp_path) as state:
+        kept = [state.execute(f"SELECT * FROM {table}").fetchall() for table in ("history", "ledgers", "bases")]
+    assert "gate code" not in str(kept)
+
+
+def test_a_memory_that_was_moved_away(tmp_path, stand_in, run):
+    """A line that leaves the list of memories leaves the prompt at once: it may have been closed."""
+    files = {**FILES, "memory/social/gate.md": "# Gate\nThe gate code is 4711.\n"}
+
+    async def talk(gateway):
+        await say(gateway, "One", user="bob")
+        (tmp_path / "memory" / "private").mkdir()
+        (tmp_path / "memory" / "social" / "gate.md").rename(tmp_path / "memory" / "private" / "gate.md")
+        gateway.workspace.refresh(now=True)
+        await say(gateway, "Two", user="bob")
+
+    run(talk, files)
+    assert ["gate.md" in request.raw.decode() for request in stand_in.requests] == [True, False]
+
+
+def test_idle_runs_keep_the_cache_known(tmp_path, stand_in, clock, run):
+    """A run that leaves nothing in the history has still been sent, and the ledger knows what is warm."""
+    errand = Errand(schedule="look", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
+
+    async def talk(gateway):
+        for _ in range(6):
+            stand_in.follow(Says(text="NO_ACTION_NEEDED"))
+            await say(gateway, "Look.", errand=errand, channel="schedule")
+            clock.move(240)
+
+    run(talk)
+    calls = list_facts(tmp_path, "api_call", "cache")
+    assert [facts["predicted"]["read"] > 0 for facts in calls] == [False, *[True] * 5]
+    assert {facts["blame"] and facts["blame"]["cause"] for facts in calls} == {None, "history"}  # it is not said again
+
+
+@pytest.mark.parametrize("damage", ["[]", "{}", "not json", '{"version": 2}'])
+def test_a_damaged_ledger_begins_anew(tmp_path, run, damage):
+    """A ledger that cannot be read hurts nobody: its session begins anew, and somebody can still be forgotten."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        with open_rows(tmp_path) as state:
+            state.execute("UPDATE ledgers SET frozen = ?", (damage,))
+        return await say(gateway, "Two")
+
+    assert run(talk).text == "Yes."
+    with open_rows(tmp_path) as state:
+        state.execute("UPDATE ledgers SET frozen = ?", (damage,))
+        assert len(list(find_touched(state, lambda _: False))) == 1

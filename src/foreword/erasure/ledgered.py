@@ -40,7 +40,7 @@ class Ledgers:
         for session in own:
             drop_ledger(state, session)
         for session in others:
-            empty_ledger(state, session, touches(person))
+            empty_ledger(state, session)
         return len(own) + len(others)
 
 

@@ -111,7 +111,7 @@ def find_by_beginning(
     made = add_session(state, lane, situation, now, session)
     if session:
         copy_past(state, session.id, position, made.id)
-        copy_ledger(state, session.id, made.id)
+        copy_ledger(state, session.id, made.id, whole=position == find_end(state, session))
     if rest := before[length:]:
         weight = sum(len(message.text) for message in rest) // ROUGHLY
         add_piece(state, made.id, Piece(kind=Kind.OUTSIDE, messages=recount_outside(rest), tokens=weight))

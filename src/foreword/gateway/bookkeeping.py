@@ -1,20 +1,16 @@
 """The ledgers of sessions: read before a turn, and kept with each of its steps, so that history and ledger agree."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import datetime
-from functools import lru_cache
 
-from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.ledger import Book, Frozen, Moment
 from foreword.ledger.calibration import Calibration, learn
-from foreword.ledger.notice import scrub
 from foreword.ledger.state import empty
-from foreword.ledger.writing import read, read_base
 from foreword.prices import Request, find_prices
-from foreword.runtime.history import dump, load, rewrite
+from foreword.runtime.history import Messages, recount
 from foreword.runtime.providers import LOCAL
 from foreword.store import ledgers
 from foreword.turn import Turn
@@ -31,7 +27,9 @@ class Books:
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     """What was learned of each model's tokens."""
 
-    def open(self, workspace: Workspace, turn: Turn, now: datetime, *, folded: bool, waits: bool) -> Book:
+    def open(
+        self, workspace: Workspace, turn: Turn, now: datetime, *, folded: bool = False, taken: Messages = ()
+    ) -> Book:
         """Open the ledger for a turn."""
         config = workspace.config
         model = turn.model or config.agents[turn.agent or next(iter(config.agents))].model
@@ -40,7 +38,8 @@ class Books:
         moment = Moment(
             now=now, facts=facts.cache, prices=find_prices(facts.name, config.models, Request(tokens=tokens, now=now))
         )
-        return Book(frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, waits=waits)
+        said = tuple(message.text for message in recount(taken))
+        return Book(frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, taken=said)
 
 
 @frozen(eq=True)
@@ -64,17 +63,11 @@ class Entry:
 
 
 def read_books(state: sqlite3.Connection, session: str, since: datetime | None = None) -> Books:
-    """Read the ledger of a session; one that cannot be read any more begins anew.
+    """Read the ledger of a session.
 
     The embedded engine has nothing of what was sent before it was started, at `since` where that is known.
     """
-    row = ledgers.find_ledger(state, session)
-    known = None
-    if row:
-        try:
-            known = read(row.frozen, make_base(row.lines))
-        except (InputError, ValueError, KeyError, TypeError):
-            known = None
+    known = ledgers.read_ledger(state, session)
     if known and since and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
         known = replace(known, alive=())
     return Books(frozen=known, edits=ledgers.read_edits(state), calibrations=ledgers.read_calibrations(state))
@@ -84,28 +77,13 @@ def keep_entry(state: sqlite3.Connection, session: str, entry: Entry) -> None:
     """Keep what a session has sent, and what was learned of it."""
     if entry.frozen is None:
         ledgers.drop_ledger(state, session)
-    else:
+    elif not entry.anew and ledgers.is_empty(state, session):
         # What was forgotten while the turn went on is in what it sent, and must not come back with it.
-        forgotten = not entry.anew and ledgers.is_empty(state, session)
-        kept = empty(entry.frozen) if forgotten else entry.frozen
-        ledgers.replace_ledger(state, session, ledgers.make_row(kept))
+        ledgers.scrub_said(state, session, [update.said for update in entry.frozen.updates])
+        ledgers.replace_ledger(state, session, ledgers.make_row(empty(entry.frozen)))
+    else:
+        ledgers.replace_ledger(state, session, ledgers.make_row(entry.frozen))
     known = ledgers.read_calibrations(state) if entry.lessons else {}
     for lesson in entry.lessons:
         learned = known.get(lesson.model, Calibration(model=lesson.model))
         ledgers.write_calibration(state, learn(learned, lesson.counted, lesson.reported))
-
-
-def scrub_past(state: sqlite3.Connection, session: str, gone: Sequence[str]) -> None:
-    """Take what may not be seen any more out of all that a session has said, folded or not."""
-    rows = state.execute("SELECT position, kind, messages FROM history WHERE session_id = ?", (session,)).fetchall()
-    for position, kind, stored in rows:
-        after = dump(rewrite(load(stored), lambda text: scrub(text, gone)))
-        if after != stored:
-            state.execute(
-                "UPDATE history SET messages = ? WHERE session_id = ? AND position = ? AND kind = ?",
-                (after, session, position, kind),
-            )
-
-
-# A workspace has few bases, and its sessions share them.
-make_base = lru_cache(maxsize=32)(read_base)

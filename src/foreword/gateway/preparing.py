@@ -15,7 +15,7 @@ from foreword.events.reader import find_context
 from foreword.events.trace import Step, Trace
 from foreword.frozen import frozen
 from foreword.gateway.admission import ROUGHLY
-from foreword.gateway.bookkeeping import Books, read_books, scrub_past
+from foreword.gateway.bookkeeping import Books, read_books
 from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_order, write_summary
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.lane import find_lane
@@ -27,8 +27,9 @@ from foreword.gateway.session import Session
 from foreword.gateway.standing import CHANGED, is_same
 from foreword.gateway.writer import Writer
 from foreword.ledger import NOTHING_FROZEN, Frozen, Ledger
-from foreword.runtime.history import Messages, recount
+from foreword.runtime.history import Messages, load, recount
 from foreword.signal import classify
+from foreword.store.ledgers import scrub_said
 from foreword.store.tasks import find_bound
 from foreword.tokens import Meter
 from foreword.turn import Extension, Git, Host, State, Task, Toolset, Turn
@@ -70,8 +71,12 @@ class Prepared:
 
     assembly: Assembly
     history: Messages
+    taken: Messages = ()
+    """What it has said itself, where it goes on."""
     frozen: Frozen | None = None
     """What its session has sent before."""
+    recorded: bool = True
+    """Whether the ledger of its session goes on with it."""
 
 
 class Preparing:
@@ -118,19 +123,24 @@ class Preparing:
             turn = make_turn(claimed, equipment, past, self.now())
             assembly = await self._assemble(claimed, turn, books, folded=True)
         if gone := assembly.standing.scrub:
-            past = await self._scrub(claimed, gone)
+            past, claimed = await self._scrub(claimed, gone)
             assembly = await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
-        return Prepared(assembly=assembly, history=join(past), frozen=books.frozen)
+        light = is_light(claimed)
+        return Prepared(
+            assembly=assembly, history=join(past), taken=claimed.taken, frozen=books.frozen, recorded=not light
+        )
 
-    async def _scrub(self, claimed: Claimed, gone: Sequence[str]) -> Sequence[Row]:
-        """Take what may not be seen any more out of what was said; return what is left."""
+    async def _scrub(self, claimed: Claimed, gone: Sequence[str]) -> tuple[Sequence[Row], Claimed]:
+        """Take what may not be seen any more out of what was said, this turn's own steps among it."""
         session = claimed.session.id
 
-        def work(state: sqlite3.Connection) -> list[Row]:
-            scrub_past(state, session, gone)
-            return read_past(state, session)
+        def work(state: sqlite3.Connection) -> tuple[list[Row], bytes | None]:
+            scrub_said(state, session, gone)
+            (taken,) = state.execute("SELECT taken FROM turns WHERE id = ?", (claimed.turn,)).fetchone()
+            return read_past(state, session), taken
 
-        return shorten(claimed, await self._writer.do(work))
+        past, taken = await self._writer.do(work)
+        return shorten(claimed, past), replace(claimed, taken=load(taken) if claimed.taken and taken else ())
 
     async def _recall(self, claimed: Claimed) -> tuple[Sequence[Row], State, Books]:
         """Read what a turn goes on from; one that begins in a room hears first what was said there beside it."""
@@ -163,7 +173,9 @@ class Preparing:
 
     async def _assemble(self, claimed: Claimed, turn: Turn, books: Books, *, folded: bool = False) -> Assembly:
         """Assemble a turn of a session, against what that has sent; one that goes on says nothing new."""
-        book = books.open(self._workspace, turn, self.now(), folded=folded, waits=bool(claimed.taken))
+        if is_light(claimed):  # it has another prompt and another past than the other turns of its session
+            return await self.assemble(turn)
+        book = books.open(self._workspace, turn, self.now(), folded=folded, taken=claimed.taken)
         return await self.assemble(turn, book)
 
     async def find_change(self, claimed: Claimed) -> str:
@@ -236,8 +248,13 @@ class Preparing:
 
 def shorten(claimed: Claimed, past: Sequence[Row]) -> Sequence[Row]:
     """Shorten what a turn goes on from, where it is a light run."""
+    return past[-FEW:] if is_light(claimed) else past
+
+
+def is_light(claimed: Claimed) -> bool:
+    """Whether a turn is a light run of a schedule."""
     errand = claimed.incoming.errand
-    return past[-FEW:] if errand and errand.light else past
+    return errand is not None and errand.light
 
 
 def bind(equipment: Equipment, living: State) -> Equipment:

@@ -196,7 +196,7 @@ class Asking:
             return Spared.PASSING if moved else Spared.APART
         heard = tuple(message.text for message in list_said(going))
         narrowed = narrow(frozen, replace(wanted, said=heard), touched)
-        moment = going.books.open(self._workspace, turn, self._now, folded=False, waits=False).moment
+        moment = going.books.open(self._workspace, turn, self._now, folded=False).moment
         asked = quote(frozen, narrowed, moment)
         if not asked.sections:
             return Spared.SAME

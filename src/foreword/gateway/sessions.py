@@ -79,7 +79,7 @@ class Sessions:
                 raise InputError(f"this session has {len(found)} turns, so it cannot be forked after {turns}")
             made = add_session(state, session.lane, session.situation, self._clock(), session)
             copy_past(state, identifier, found[count - 1][0] if count else 0, made.id)
-            copy_ledger(state, identifier, made.id)
+            copy_ledger(state, identifier, made.id, whole=count == len(found))
             if count == len(found):  # what it set out to do stands as it is now, not as it stood before
                 copy_tasks(state, identifier, made.id)
                 copy_workflow(state, identifier, made.id)

@@ -71,6 +71,7 @@ class Steps:
         self._frozen: Frozen | None = None
         self._lessons: tuple[Lesson, ...] = ()
         self._sent = False
+        self._recorded = self._says = True
         self._claimed = claimed
         self._inbox = inbox
         self._preparing = preparing
@@ -90,23 +91,27 @@ class Steps:
             self._lessons = ()
         self.messages = messages
 
-    def begin(self, frozen: Frozen | None) -> None:
+    def begin(self, prepared: Prepared) -> None:
         """Begin with what the session has sent before."""
-        self._began = self._frozen = frozen
+        self._began = self._frozen = prepared.frozen
+        self._recorded, self._says = prepared.recorded, prepared.assembly.standing.says
 
     def _advance(self, settled: Settled) -> None:
         """Take what a provider has accepted as sent."""
         sent = settled.frozen.last
         self._frozen, self._sent = settled.frozen, True
-        lesson = Lesson(model=sent.model, counted=settled.counted, reported=settled.account.reported.total)
-        self._lessons = (*self._lessons, lesson)
+        if settled.account:
+            lesson = Lesson(model=sent.model, counted=settled.counted, reported=settled.account.reported.total)
+            self._lessons = (*self._lessons, lesson)
 
     def enter(self, messages: Messages) -> Entry | None:
         """Say what is kept of the calls with these messages: without any, the session is told nothing by the turn."""
-        if not self._sent:
+        if not self._sent or not self._recorded:
             return None
-        frozen, anew = self._frozen if messages else self._began, bool(self._began and not self._began.base.blocks)
-        return Entry(frozen=frozen, lessons=self._lessons, anew=anew)
+        anew = bool(self._began and not self._began.base.blocks)
+        return Entry(
+            frozen=self._frozen if messages or not self._says else self._began, lessons=self._lessons, anew=anew
+        )
 
     def close(self, words: str) -> Messages:
         """Close the turn where it stands, so that the next one can follow."""
@@ -199,10 +204,10 @@ class Working:
         prepared = await self._preparing.prepare(trace, claimed)
         outcome = await self._run(trace, claimed, prepared, steps)
         if outcome.too_long and prepared.history:
-            prepared = await self._preparing.prepare(trace, claimed, fold=True)
             # The last message says that it was too long; what the tools did before it is not done again.
             taken = outcome.messages[:-1] if find_answer(outcome.messages[:-1]) else ()
-            outcome = await self._run(trace, replace(claimed, taken=taken), prepared, steps)
+            prepared = await self._preparing.prepare(trace, replace(claimed, taken=taken), fold=True)
+            outcome = await self._run(trace, claimed, prepared, steps)
         state, text = ENDS[outcome.end], cut_silence(outcome.text)
         if state.ended and (fault := await self._preparing.find_change(claimed)):
             state, text = State.FAILED, fault
@@ -225,11 +230,11 @@ class Working:
         )
 
     async def _run(self, trace: Trace, claimed: Claimed, prepared: Prepared, steps: Steps) -> Outcome:
-        steps.begin(prepared.frozen)
+        steps.begin(prepared)
         work = Work(
             assembly=prepared.assembly,
             history=prepared.history,
-            taken=claimed.taken,
+            taken=prepared.taken,
             attempt=claimed.attempt,
             frozen=prepared.frozen,
         )

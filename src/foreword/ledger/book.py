@@ -41,13 +41,15 @@ class Book:
     """What was decided about single edits, by file and the hash of its text."""
     folded: bool = False
     """Whether the conversation was folded since the last turn."""
-    waits: bool = False
-    """Whether nothing new can be said, since the turn goes on where it was left."""
+    taken: tuple[str, ...] = ()
+    """What this very turn has said, where it goes on after an interruption: then nothing new can be said."""
 
     def compare(self, draft: Draft) -> Standing:
         """Compare a prompt with what was sent."""
         wanted = want(draft, self.edits, folded=self.folded)
-        return compare(self.frozen, replace(wanted, waits=True) if self.waits else wanted, self.moment)
+        if self.taken:
+            wanted = replace(wanted, said=(*wanted.said, *self.taken), waits=True)
+        return compare(self.frozen, wanted, self.moment)
 
 
 NO_BASE = Base()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from foreword.frozen import frozen
-from foreword.ledger.line import Base, Line, Lines
+from foreword.ledger.line import Base, Gate, Line, Lines
 from foreword.ledger.wanted import Wanted
 from foreword.words import Pace, Policy
 
@@ -21,7 +21,7 @@ class Change:
     """Which block of the base it belongs to."""
     policy: Policy
     private: bool = False
-    """Whether the clearance may not see it any more."""
+    """Whether the clearance may not see it any more, or that may be why it is gone."""
 
     @property
     def what(self) -> str:
@@ -42,14 +42,28 @@ def list_changes(told: Mapping[str, Line], base: Base, wanted: Wanted) -> Iterat
         line = after or before
         if line is None or (before and after and before.text == after.text):
             continue
+        policy = wanted.edits.get(name, line.policy)
         yield Change(
             id=name,
             before=before,
             after=after,
             block=find_block(line, base, wanted.base),
-            policy=Policy.NEXT_SESSION if wanted.waits else wanted.edits.get(name, line.policy),
-            private=after is None and name in wanted.withheld,
+            policy=Policy.NEXT_SESSION if wanted.waits else policy,
+            private=(after is None and name in wanted.withheld)
+            or (policy is Policy.AUTO and before is not None and is_taken_away(before, after)),
         )
+
+
+def is_taken_away(before: Line, after: Line | None) -> bool:
+    """Whether something may have been taken away for privacy: nobody can tell that from a file that was put aside."""
+    if after is None:
+        return before.gated is not Gate.NONE
+    return before.gated is Gate.LISTING and bool(list_entries(before.text) - list_entries(after.text))
+
+
+def list_entries(text: str) -> set[str]:
+    """List what a listing names, without what it says of each."""
+    return {line.partition(" (")[0] for line in text.split("\n") if line.startswith("- ")}
 
 
 def align(base: Base, wanted: Base) -> int:

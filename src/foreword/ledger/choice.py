@@ -75,7 +75,7 @@ def find_warm(frozen: Frozen, wanted: Wanted, moment: Moment) -> tuple[int, Grou
         return before, Ground.TOOLS, "the tools are others, and they stand before everything that was said"
     if wanted.folded or not continues(frozen.heard, wanted.said) or not all(map(wanted.heard_of, frozen.updates)):
         stays = min(warm, system + last.measure("tools"))
-        return stays, Ground.COMPACTED, "the conversation was folded, so what was said is sent anew"
+        return stays, Ground.COMPACTED, "what was said before is not what was sent, so it is sent anew"
     if not last.pieces:
         return 0, Ground.COLD, "the ledger was emptied, since something was forgotten"
     if not warm:
@@ -121,6 +121,11 @@ class Case:
     facts: CacheFacts
 
     @property
+    def gone(self) -> frozenset[str]:
+        """The sections of which no trace may stay."""
+        return self.wanted.withheld | {change.id for change in self.changes if change.private}
+
+    @property
     def none(self) -> int:
         """The start of a choice that leaves the whole base as it is."""
         return max(align(self.frozen.base, self.wanted.base), len(self.frozen.base.blocks)) + 1
@@ -147,7 +152,7 @@ def force(case: Case) -> Iterator[tuple[int, Ground, str]]:
         for update in case.frozen.updates:
             yield case.locate(update), Ground.COMPACTED, case.outlook.reason
     for update in case.frozen.updates:
-        if update.id in case.wanted.withheld:
+        if update.id in case.gone:
             yield case.locate(update), Ground.PRIVATE, HIDDEN
 
 

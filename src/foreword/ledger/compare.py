@@ -14,6 +14,7 @@ from foreword.ledger.wanted import Wanted
 from foreword.render import Prompt
 from foreword.words import Policy
 
+REMEMBERED = 500  # updates that count no longer and may stand in some part of the history
 WAITS = "waits for the next turn, since this one goes on where it was left"
 SAME = "the prefix is the same, byte for byte"
 MOVING = (Ground.MODEL, Ground.TOOLS, Ground.COMPACTED)  # they move what was sent even where the base stays
@@ -54,13 +55,10 @@ def find_rebase(case: Case, choice: Choice, ground: Ground | None, reason: str) 
 def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> Standing:
     """Make what is sent of a choice."""
     wanted, frozen, layout = case.wanted, case.frozen, case.wanted.layout
-    gone = tuple(
-        update
-        for update in (*frozen.settled, *frozen.updates)
-        if update.line is not None and update.id in wanted.withheld
-    )
-    settled = tuple(update for update in choice.settled if update not in gone and wanted.heard_of(update))
-    tail = write(layout, pick(choice.appended, Channel.TAIL), settle(layout, settled))
+    gone = tuple(update for update in (*frozen.settled, *frozen.updates) if update.id in case.gone)
+    settled = tuple(update for update in choice.settled if update not in gone)
+    notice = settle(layout, filter(wanted.heard_of, settled))
+    tail = write(layout, pick(choice.appended, Channel.TAIL), notice)
     return Standing(
         prompt=add_tail(join(choice.base, wanted.prompt), layout, tail),
         base=choice.base,
@@ -70,7 +68,8 @@ def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) ->
         rebase=rebase,
         new=choice.appended,
         updates=(*choice.kept, *choice.appended),
-        settled=tuple(one for one in (*frozen.settled, *settled) if one not in gone and wanted.heard_of(one)),
+        settled=tuple(one for one in (*frozen.settled, *settled) if one not in gone)[-REMEMBERED:],
+        notice=notice,
         scrub=tuple(update.said for update in gone),
         heard=digest(wanted.said),
         inserted=write(layout, pick(choice.appended, Channel.SYSTEM), ""),

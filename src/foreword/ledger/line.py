@@ -8,6 +8,14 @@ from foreword.render import Block, Span
 from foreword.words import Pace, Placement, Policy, Word
 
 
+class Gate(Word):
+    """What may be taken away for privacy with what leaves a section: nothing, a file as a whole, a line of a list."""
+
+    NONE = ""
+    FILE = "file"
+    LISTING = "listing"
+
+
 @frozen(eq=True)
 class Line:
     """A section as the ledger knows it."""
@@ -24,6 +32,7 @@ class Line:
     """Whether safety follows from it, so that it never travels in a message of a user."""
     policy: Policy = Policy.AUTO
     """When a change of it reaches the session."""
+    gated: Gate = Gate.NONE
 
 
 Lines = tuple[Line, ...]

@@ -1,13 +1,17 @@
 """Notices: what a model is told about its prompt in the course of a conversation."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from foreword.ledger.line import Channel, Kind, Line, Update
 from foreword.render import Block, Layout, Prompt, Span
+from foreword.render.layout import UPDATES, squeeze
 from foreword.sources.builtin import read_prompt
 from foreword.words import Pace, Placement
 
+# The heading over updates of which none is left.
+LEFT = re.compile(rf"\s*(?:##\s+)?{UPDATES}\s*\Z|\s*<{squeeze(UPDATES)}>\s*</{squeeze(UPDATES)}>")
 SHORT = 0.5  # of a section's whole text: the most that its changed lines may weigh to be told alone
 
 
@@ -86,5 +90,5 @@ def separate(block: Block, separator: str) -> Block:
 def scrub(text: str, gone: Sequence[str]) -> str:
     """Take what may not be seen any more out of a text of the history; nothing says that it was there."""
     for said in gone:
-        text = text.replace(f"{said}\n\n", "").replace(said, "")
-    return text
+        text = text.replace(f"{said}\n\n", "").replace(f"\n\n{said}", "").replace(said, "")
+    return LEFT.sub("", text) if gone else text

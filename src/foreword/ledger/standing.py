@@ -80,7 +80,9 @@ class Standing:
     updates: tuple[Update, ...] = ()
     """All that counts beside the base after this turn."""
     settled: tuple[Update, ...] = ()
-    """What stands in the history still, and counts no longer."""
+    """What was said once, may stand in the history still, and counts no longer."""
+    notice: str = ""
+    """What is said now about those that have just become void."""
     scrub: tuple[str, ...] = ()
     """Texts of earlier updates that must leave the history before anything is sent."""
     heard: Heard = Heard()
@@ -99,10 +101,9 @@ class Standing:
         return tuple(one.section for one in self.decisions if one.deed is Deed.HOLD)
 
     @property
-    def frozen(self) -> tuple[str, ...]:
-        """The sections that stand as they were sent."""
-        moved = {one.section for one in self.decisions if one.deed is Deed.REBASE}
-        return tuple(line.id for line in self.base.lines if line.id not in moved)
+    def says(self) -> bool:
+        """Whether the model has to hear the message of this turn to know what counts."""
+        return bool(self.new or self.notice)
 
 
 def pick(updates: tuple[Update, ...], channel: Channel) -> tuple[Update, ...]:

@@ -100,7 +100,7 @@ class Frozen:
     updates: tuple[Update, ...] = ()
     """What was said about sections since, and still counts."""
     settled: tuple[Update, ...] = ()
-    """What was said once and stands in the history still, though the base holds it now."""
+    """What was said once and may stand in the history still, though it counts no longer."""
     heard: Heard = Heard()
     last: Sent
     alive: tuple[Alive, ...] = ()
@@ -111,12 +111,12 @@ class Frozen:
 
 
 def empty(frozen: Frozen) -> Frozen:
-    """Keep of a state only which updates stand in the history: its next turn is sent everything anew."""
+    """Keep nothing of what was sent: the next turn is sent everything anew, and its updates have left the history."""
     return replace(
         frozen,
         base=Base(),
-        updates=tuple(replace(update, said="", tokens=0, line=None) for update in frozen.updates),
-        settled=tuple(replace(update, said="", tokens=0, line=None) for update in frozen.settled),
+        updates=(),
+        settled=(),
         heard=Heard(),
         last=replace(frozen.last, pieces=(), answer=""),
         alive=(),

@@ -1,15 +1,15 @@
 """What a turn wants its session to know: the leading stable part of its prompt, line by line."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from hashlib import sha256
 
 from foreword.budget import Fit, Fitted
 from foreword.frozen import frozen
-from foreword.ledger.line import Base, Line, Update, lead
+from foreword.ledger.line import Base, Gate, Line, Update, lead
 from foreword.ledger.state import Identity
 from foreword.render import Block, Layout, Prompt, Span
-from foreword.sources import Missing
+from foreword.sources import Missing, Section
 from foreword.turn import Message, Toolset
 from foreword.words import Policy, Trust, Verdict
 
@@ -70,7 +70,7 @@ def want(draft: Draft, decided: Mapping[tuple[str, str], Policy], *, folded: boo
     return Wanted(
         identity=Identity(clearance=draft.clearance, model=draft.model, tools=sha256(schemas.encode()).hexdigest()),
         prompt=draft.prompt,
-        base=find_base(draft, known, edits),
+        base=find_base(draft, known),
         layout=draft.layout,
         tool_tokens=draft.fit.tool_tokens,
         edits=edits,
@@ -80,13 +80,14 @@ def want(draft: Draft, decided: Mapping[tuple[str, str], Policy], *, folded: boo
     )
 
 
-def find_base(draft: Draft, known: Mapping[str, Fitted], edits: Mapping[str, Policy]) -> Base:
+def find_base(draft: Draft, known: Mapping[str, Fitted]) -> Base:
     """Find the lines of the leading stable part."""
-    blocks = []
-    for block in lead(draft.prompt.blocks):
-        lines = (make_line(known[span.id], block, span, draft) for span in block.spans)
-        blocks.append(tuple(replace(line, policy=edits.get(line.id, line.policy)) for line in lines))
-    return Base(blocks=tuple(blocks))
+    return Base(
+        blocks=tuple(
+            tuple(make_line(known[span.id], block, span, draft) for span in block.spans)
+            for block in lead(draft.prompt.blocks)
+        )
+    )
 
 
 def make_line(one: Fitted, block: Block, span: Span, draft: Draft) -> Line:
@@ -101,7 +102,15 @@ def make_line(one: Fitted, block: Block, span: Span, draft: Draft) -> Line:
         tokens=span.tokens,
         governs=section.slot.governs,
         policy=find_policy(draft.policies, section.path or section.origin),
+        gated=find_gate(section),
     )
+
+
+def find_gate(section: Section) -> Gate:
+    """Find what it means when something leaves a section: what nobody may see is public, and leaves without haste."""
+    if section.trust is Trust.PUBLIC:
+        return Gate.NONE
+    return Gate.LISTING if section.slot.source == "menu" else Gate.FILE if section.path else Gate.NONE
 
 
 def find_policy(policies: Mapping[str, Policy], path: str) -> Policy:

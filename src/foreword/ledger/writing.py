@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from foreword.errors import InputError
-from foreword.ledger.line import Base, Channel, Kind, Line, Update
+from foreword.ledger.line import Base, Channel, Gate, Kind, Line, Update
 from foreword.ledger.state import Alive, Frozen, Heard, Identity, Piece, Sent
 from foreword.words import Pace, Policy, Trust
 
@@ -62,8 +62,15 @@ def write(frozen: Frozen) -> str:
 
 
 def read(text: str, base: Base) -> Frozen:
-    """Read the state of a session with this base."""
-    held = json.loads(text)
+    """Read the state of a session with this base, or raise InputError where it is damaged."""
+    try:
+        return make_frozen(json.loads(text), base)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise InputError(f"the ledger of this session is damaged: {type(error).__name__}: {error}") from None
+
+
+def make_frozen(held: Mapping[str, Any], base: Base) -> Frozen:
+    """Make the state of a session again."""
     if held.get("version") != VERSION:
         raise InputError(f"the ledger of this session is of version {held.get('version')}, and {VERSION} is understood")
     last = held["last"]
@@ -102,6 +109,7 @@ def show_line(line: Line) -> dict[str, Any]:
         "tokens": line.tokens,
         "governs": line.governs,
         "policy": str(line.policy),
+        "gated": str(line.gated),
     }
     return shown if line.piece == line.text else {**shown, "piece": line.piece}
 
@@ -117,6 +125,7 @@ def make_line(shown: Mapping[str, Any]) -> Line:
         tokens=shown["tokens"],
         governs=shown["governs"],
         policy=Policy(shown["policy"]),
+        gated=Gate(shown["gated"]),
     )
 
 

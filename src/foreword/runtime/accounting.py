@@ -10,7 +10,7 @@ from foreword.caching.cache import Counted
 from foreword.config.schema import ModelOverride
 from foreword.events.event import Usage
 from foreword.frozen import frozen
-from foreword.ledger import Frozen, advance
+from foreword.ledger import Frozen, Sent, advance
 from foreword.ledger.blame import Account, Answered, account, conceal, confirm
 from foreword.ledger.line import lead
 from foreword.ledger.standing import Ground
@@ -26,7 +26,8 @@ DIAGNOSING = ("anthropic", "responses")  # the shapes in which a provider can be
 class Settled:
     """What a call was, as the ledger has it: what was expected and reported, and what the session has sent by now."""
 
-    account: Account
+    account: Account | None
+    """Nothing where the provider did not say what the call used."""
     frozen: Frozen
     counted: int
     """What the request weighs by our own count."""
@@ -73,12 +74,19 @@ class Accounting:
         """Whether what the last request writes to the cache is kept for an hour."""
         return self._marked is not None and any(one.ttl == HOUR for one in self._marked.breakpoints)
 
-    def settle(self, usage: Usage, overrides: Mapping[str, ModelOverride], answer: str = "") -> Settled | None:
+    def settle(self, usage: Usage | None, overrides: Mapping[str, ModelOverride], answer: str = "") -> Settled | None:
         """Account for a request that was accepted and answered; from now on it was sent."""
-        marked, standing = self._marked, self._assembly.standing
-        if marked is None:
+        if self._marked is None:
             return None
-        facts, sent = self._assembly.terms.meter.facts, marked.sent
+        sent, facts = self._marked.sent, self._assembly.terms.meter.facts
+        made = self._account(sent, usage, overrides) if usage else None
+        sent = replace(sent, answer=answer) if self.diagnosed else sent
+        self._frozen = advance(self._frozen, self._assembly.standing, sent, facts.cache)
+        return Settled(account=made, frozen=self._frozen, counted=sent.tokens)
+
+    def _account(self, sent: Sent, usage: Usage, overrides: Mapping[str, ModelOverride]) -> Account:
+        """Account for a request, with what the provider itself says of it."""
+        facts, standing = self._assembly.terms.meter.facts, self._assembly.standing
         prices = find_prices(facts.name, overrides, Request(tokens=usage.tokens_in, now=sent.at))
         answered = Answered(base=standing.base, sent=sent, reported=self._count(usage))
         made = account(self._frozen, answered, facts.cache, prices)
@@ -86,9 +94,7 @@ class Accounting:
             made = replace(made, blame=confirm(made.blame, self._theirs))
         if standing.rebase and standing.rebase.ground is Ground.PRIVATE:
             made = conceal(made)
-        sent = replace(sent, answer=answer) if self.diagnosed else sent
-        self._frozen = advance(self._frozen, standing, sent, facts.cache)
-        return Settled(account=made, frozen=self._frozen, counted=sent.tokens)
+        return made
 
     def _count(self, usage: Usage) -> Counted:
         """Count what a provider reports; where it says nothing of its cache, everything is new."""

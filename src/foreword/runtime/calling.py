@@ -155,6 +155,7 @@ class Caller:
             call.note(cut=True)
         if not used.has_values():
             call.note(unpriced="the provider did not say what the call used")
+            self._settle(call, None, response.provider_response_id or "")
             self._note(Usage(), None)
             return None
         usage = Usage(
@@ -178,13 +179,14 @@ class Caller:
         self._note(usage, cost.usd)
         return cost.usd
 
-    def _settle(self, call: Step, usage: Usage, answer: str) -> None:
+    def _settle(self, call: Step, usage: Usage | None, answer: str) -> None:
         """Bring the ledger forward, and tell what was read from the cache and why it was not more."""
         line = self._line
         settled = line.accounting.settle(usage, line.config.models, answer)
         if settled:
             line.ears.advance(settled)
-            call.note(cache=tell_account(settled.account))
+            if settled.account:
+                call.note(cache=tell_account(settled.account))
 
     def _note(self, usage: Usage, usd: float | None) -> None:
         self._used.append((usage, usd))

@@ -4,14 +4,13 @@ A turn is its own messages: the newest message of the person first, then answers
 turn. They are recorded after every step, so whoever has them can go on after the last one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
-    ModelRequestPart,
     ModelResponse,
     SystemPromptPart,
     TextPart,
@@ -157,26 +156,6 @@ def show_parts(message: ModelMessage) -> Iterator[str]:
             yield f"{part.tool_name}({part.args_as_json_str()})"
         elif isinstance(part, ToolReturnPart):
             yield part.model_response_str()
-
-
-def rewrite(messages: Sequence[ModelMessage], change: Callable[[str], str]) -> Messages:
-    """Write what people said, and what the model was told behind it, in other words; an empty text goes."""
-    return tuple(
-        replace(message, parts=list(rewrite_parts(message, change))) if isinstance(message, ModelRequest) else message
-        for message in messages
-    )
-
-
-def rewrite_parts(message: ModelRequest, change: Callable[[str], str]) -> Iterator[ModelRequestPart]:
-    """Write the parts of a request in other words."""
-    for part in message.parts:
-        if isinstance(part, UserPromptPart):
-            yield replace(part, content=[text for text in map(change, list_texts(part)) if text.strip()])
-        elif isinstance(part, SystemPromptPart):
-            if text := change(part.content):
-                yield replace(part, content=text)
-        else:
-            yield part
 
 
 def dump(messages: Sequence[ModelMessage]) -> bytes:

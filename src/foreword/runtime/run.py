@@ -112,6 +112,8 @@ class Run:
             # Where nothing was answered yet there is nothing to go on from, and the prompt is better made anew.
             taken = self.messages if find_answer(self.messages) else ()
             return self._conclude(Outcome(end=error.end, text=error.told, messages=taken, wait=error.wait))
+        if not find_answer(self.messages):  # no provider has taken it, so only the person's own words were said
+            self.messages = (say(self._line.assembly.message),)
         await self._keep(close(self.messages, error.told))
         too_long = isinstance(error, ProviderError) and error.too_long
         return self._conclude(Outcome(end=error.end, text=error.told, messages=self.messages, too_long=too_long))

@@ -3,13 +3,15 @@
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
+from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.ledger import Base, Frozen
 from foreword.ledger.calibration import Calibration
+from foreword.ledger.notice import scrub
 from foreword.ledger.state import empty
 from foreword.ledger.writing import name_base, read, read_base, write, write_base
 from foreword.store.instructions import stamp
@@ -20,6 +22,7 @@ FIND = (
     "SELECT ledgers.frozen, ledgers.base, bases.lines FROM ledgers JOIN bases ON bases.name = ledgers.base"
     " WHERE session_id = ?"
 )
+SAID = ("user-prompt", "system-prompt")  # the parts in which updates stand
 UNUSED = "DELETE FROM bases WHERE name = ? AND NOT EXISTS (SELECT 1 FROM ledgers WHERE ledgers.base = bases.name)"
 
 
@@ -72,44 +75,89 @@ def drop_ledger(state: sqlite3.Connection, session: str) -> None:
         state.execute(UNUSED, (base,))
 
 
-def copy_ledger(state: sqlite3.Connection, session: str, into: str) -> None:
-    """Let another session have sent what this one has."""
-    state.execute(
-        "INSERT OR IGNORE INTO ledgers (session_id, base, frozen)"
-        " SELECT ?, base, frozen FROM ledgers WHERE session_id = ?",
-        (into, session),
-    )
+def copy_ledger(state: sqlite3.Connection, session: str, into: str, *, whole: bool) -> None:
+    """Let another session have sent what this one has; one that has not all of its past is told everything anew."""
+    if whole:
+        state.execute(
+            "INSERT OR IGNORE INTO ledgers (session_id, base, frozen)"
+            " SELECT ?, base, frozen FROM ledgers WHERE session_id = ?",
+            (into, session),
+        )
+        return
+    known = read_ledger(state, session)
+    if known:
+        scrub_said(state, into, [update.said for update in (*known.settled, *known.updates)])
+
+
+def read_ledger(state: sqlite3.Connection, session: str) -> Frozen | None:
+    """Read what a session has sent; one whose ledger is damaged begins anew."""
+    row = find_ledger(state, session)
+    try:
+        return read(row.frozen, make_base(row.lines)) if row else None
+    except InputError:
+        return None
+
+
+def scrub_said(state: sqlite3.Connection, session: str, gone: Sequence[str]) -> None:
+    """Take texts that the prompt's updates had out of all that a session has said: folded, or under way."""
+    asked = "SELECT rowid, messages FROM history WHERE session_id = ?"
+    for row, stored in state.execute(asked, (session,)).fetchall():
+        if (after := scrub_messages(stored, gone)) != stored:
+            state.execute("UPDATE history SET messages = ? WHERE rowid = ?", (after, row))
+    asked = "SELECT rowid, taken FROM turns WHERE session_id = ? AND finished IS NULL AND taken IS NOT NULL"
+    for row, stored in state.execute(asked, (session,)).fetchall():
+        if (after := scrub_messages(stored, gone)) != stored:
+            state.execute("UPDATE turns SET taken = ? WHERE rowid = ?", (after, row))
+
+
+def scrub_messages(stored: bytes, gone: Sequence[str]) -> bytes:
+    """Take texts out of stored messages: out of what people said, and what the model was told behind it."""
+    messages = json.loads(stored)
+    changed = [{**message, "parts": list(scrub_parts(message["parts"], gone))} for message in messages]
+    return stored if changed == messages else json.dumps(changed, ensure_ascii=False).encode()
+
+
+def scrub_parts(parts: Sequence[dict[str, Any]], gone: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Take texts out of the parts of a message; what has nothing left goes."""
+    for part in parts:
+        content = part.get("content")
+        if part.get("part_kind") not in SAID or not content:
+            yield part
+        elif isinstance(content, str):
+            if text := scrub(content, gone):
+                yield {**part, "content": text}
+        else:
+            texts = [scrub(one, gone) if isinstance(one, str) else one for one in content]
+            yield {**part, "content": [one for one in texts if one]}
 
 
 def find_touched(state: sqlite3.Connection, touches: Callable[[str], bool]) -> Iterator[str]:
-    """Find the sessions that were sent a text of some kind."""
-    for session in list_ledgers(state):
-        row = find_ledger(state, session)
-        if row and any(map(touches, list_texts(row))):
+    """Find the sessions that were sent a text of some kind; one whose ledger cannot be read may be one of them."""
+    seen: dict[str, bool] = {}
+    for session, base in state.execute("SELECT session_id, base FROM ledgers").fetchall():
+        known = read_ledger(state, session)
+        if known and base not in seen:
+            seen[base] = any(touches(line.title) or touches(line.text) for line in known.base.lines)
+        if known is None or seen[base] or any(map(touches, list_said(known))):
             yield session
 
 
-def list_texts(row: Row) -> Iterator[str]:
-    """List every text that a ledger has of a prompt."""
-    held = json.loads(row.frozen)
-    lines = [line for block in json.loads(row.lines) for line in block]
-    for update in (*held["updates"], *held["settled"]):
-        yield from (update["title"], update["said"])
-        lines += [update["line"]] if update["line"] else []
-    for line in lines:
-        yield from (line["title"], line["text"])
+def list_said(frozen: Frozen) -> Iterator[str]:
+    """List every text of a session's updates."""
+    for update in (*frozen.updates, *frozen.settled):
+        yield from (update.title, update.said)
+        if update.line:
+            yield update.line.text
 
 
-def empty_ledger(state: sqlite3.Connection, session: str, touches: Callable[[str], bool]) -> None:
-    """Empty the ledger of a session: no text and no such title stays, and its next turn is sent everything anew."""
-    row = find_ledger(state, session)
-    if row is None:
+def empty_ledger(state: sqlite3.Connection, session: str) -> None:
+    """Empty the ledger of a session: no text stays, nor what updates said of it, and all is sent anew."""
+    known = read_ledger(state, session)
+    if known is None:
+        drop_ledger(state, session)
         return
-    emptied = empty(read(row.frozen, read_base(row.lines)))
-    updates, settled = (
-        tuple(update for update in told if not touches(update.title)) for told in (emptied.updates, emptied.settled)
-    )
-    replace_ledger(state, session, make_row(replace(emptied, updates=updates, settled=settled)))
+    scrub_said(state, session, [update.said for update in (*known.settled, *known.updates)])
+    replace_ledger(state, session, make_row(empty(known)))
 
 
 def is_empty(state: sqlite3.Connection, session: str) -> bool:
@@ -131,6 +179,7 @@ def write_named(base: Base) -> tuple[str, str]:
     return name_base(base), write_base(base)
 
 
+make_base = lru_cache(maxsize=32)(read_base)
 NOTHING = name_base(Base())
 """The name of a base without a line."""
 

@@ -216,7 +216,7 @@ def forget_sent(memory: Memory, path: str, text: str) -> str:
             if not find_author(f"memory/{path}"):
                 drop_bulletins(state)
             for session in list(find_touched(state, lambda sent: wipe(sent) != sent)):
-                empty_ledger(state, session, lambda title: wipe(title) != title)
+                empty_ledger(state, session)
     return forget_recorded(memory.folder, forgotten)
 
 

@@ -17,6 +17,7 @@ CONFIG = """\
 owner: alice
 agents: {reid: {model: "anthropic:claude-sonnet-5"}}
 users: {alice: {trust: full, timezone: UTC, identities: ["telegram:1001"]}}
+strangers: {turns: 1000000, all_turns: 1000000}
 rooms: {kitchen: {places: ["telegram:-55"]}}
 """
 FILES = {"foreword.yaml": CONFIG, "SOUL.md": "Calm and exact.\n"}
