@@ -23,7 +23,7 @@ from foreword.gateway.room import catch_up, find_words
 from foreword.gateway.session import get_session
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.transcript import read_transcript
-from foreword.gateway.writer import Writer
+from foreword.gateway.writer import Writer, ignore
 from foreword.memory import Note
 from foreword.runtime.accounting import Accounting
 from foreword.runtime.history import close, recount, say
@@ -127,7 +127,7 @@ class People:
         arrival = Arrival(
             turn=trace.id, session=admitted.session, incoming=incoming, place=received.place, now=self.clock()
         )
-        claimed = await self.inbox.add(arrival, lambda _: None)
+        claimed = await self.inbox.add(arrival, ignore, ignore)
         if incoming.room:
             await self.writer.do(lambda state: catch_up(state, admitted.session))
         return claimed, key

@@ -36,6 +36,7 @@ class Desk:
         self.config = load(CONFIG, "foreword.yaml")
         self.count = 0
         self.begun = []
+        self.unsealed = []
 
     def find_lane(self, **fields):
         """Find the lane of a message."""
@@ -62,7 +63,7 @@ class Desk:
         incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
         place = Place(trace=turn, span="s")
         arrival = Arrival(turn=turn, session=belongs, incoming=incoming, place=place, now=self.clock())
-        return await self.inbox.add(arrival, self.begun.append)
+        return await self.inbox.add(arrival, self.begun.append, self.unsealed.append)
 
     def make_ending(self, claimed, reply="Yes.", state=State.ANSWERED, **fields):
         """Make what came of a turn."""

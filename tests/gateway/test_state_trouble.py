@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from house import end, open_house, open_rows, read_log, say, until
+from messenger import Messenger
 
 from foreword.gateway.gateway import NotKept
 from foreword.gateway.message import Incoming, State
+from foreword.gateway.working import Patience
 from foreword.runtime.toolbox import Further
-from foreword.testing import Called, Says
+from foreword.testing import Called, Refuses, Says
 from foreword.tools import Answer
 from foreword.turn import Tool, Toolset
 from foreword.words import Trust
@@ -228,3 +230,107 @@ def test_locked_at_any_moment(tmp_path, stand_in):
     with open_rows(tmp_path) as state:
         assert state.execute("SELECT count(*) FROM turns WHERE finished IS NULL").fetchone() == (0,)
         assert state.execute("SELECT count(*) FROM turns").fetchone() == (len(replies),)
+
+
+def fail(gateway, times, when=lambda: True):
+    """Have the disk fail as often as that, once it is time; return what it has taken since, one by one."""
+    takes, taken = gateway._writer._wait, []
+
+    def wait(file):
+        if not taken and not when():
+            return takes(file)
+        taken.append(len(taken) >= times)
+        if not taken[-1]:
+            raise OSError("I/O error")
+        return takes(file)
+
+    gateway._writer._wait = wait
+    return taken
+
+
+def test_a_disk_that_fails_when_messages_come(tmp_path, stand_in):
+    """A message that is worked on is accepted, though the disk has not taken it, and so is one that waits behind it."""
+    stand_in.follow(CALL, Says(text="Paid."), Says(text="And you are welcome."))
+
+    async def run():
+        gate = Gate()
+        async with open_house(tmp_path, stand_in, further=gate.offer()) as gateway:
+            fail(gateway, 1)
+            first = await gateway.accept(Incoming(text="Pay 5 euros", user="alice"))
+            await until(lambda: gate.called)
+            fail(gateway, 1)
+            second = await gateway.accept(Incoming(text="Thanks", user="alice"))
+            gate.open.set()
+            return [await asyncio.wait_for(gateway.wait(one.turn), 20) for one in (first, second)]
+
+    assert [reply.text for reply in asyncio.run(run())] == ["Paid.", "And you are welcome."]
+    with open_rows(tmp_path) as state:
+        assert state.execute("SELECT text, state FROM turns ORDER BY number").fetchall() == [
+            ("Pay 5 euros", "answered"),
+            ("Thanks", "answered"),
+        ]
+    told = [(level, error) for kind, level, error, _ in read_log(tmp_path) if kind == "channel_error"]
+    assert told == [("error", "OperationalError: the disk did not take it: I/O error")] * 2
+
+
+def test_a_disk_that_fails_when_a_turn_ends(tmp_path, stand_in):
+    """An end that the disk did not take is sealed as soon as it takes it, and is there once."""
+    stand_in.follow(CALL, Says(text="So it is."))
+
+    async def run():
+        gate = Gate()
+        async with open_house(tmp_path, stand_in, further=gate.offer()) as gateway:
+            accepted = await gateway.accept(Incoming(text="hello", user="alice"))
+            await until(lambda: gate.called)
+            taken = fail(gateway, 3)
+            gate.open.set()
+            told = await asyncio.wait_for(gateway.wait(accepted.turn), 20)
+            await until(lambda: accepted.turn not in gateway._known)
+            return told, taken
+
+    told, taken = asyncio.run(run())
+    assert (told.state, told.text) == (State.ANSWERED, "So it is.")
+    assert taken == [False, False, False, True]
+    kinds = [kind for kind, *_ in read_log(tmp_path)]
+    assert (kinds.count("channel_error"), kinds.count("message_sent")) == (1, 1)
+    with open_rows(tmp_path) as state:
+        assert state.execute("SELECT count(*) FROM history").fetchone() == (1,)
+
+
+def test_a_disk_that_fails_when_a_turn_is_left_for_later(tmp_path, stand_in):
+    """A turn that is left for later while the disk fails is answered later."""
+    stand_in.follow(*[Refuses(status=529)] * 20)
+    stand_in.choose = lambda _: Says(text="Here I am.")
+
+    async def run():
+        patience = Patience(later=(0.5, 0.0), disk=(0.01,))
+        async with open_house(tmp_path, stand_in, patience=patience) as gateway:
+            accepted = await gateway.accept(Incoming(text="hello", user="alice"))
+            taken = fail(gateway, 2)
+            reply = await asyncio.wait_for(end(gateway, accepted.turn), 20)
+            return reply, taken
+
+    reply, taken = asyncio.run(run())
+    assert (reply.state, reply.text) == (State.ANSWERED, "Here I am.")
+    assert taken[:3] == [False, False, True]
+
+
+def test_a_disk_that_fails_when_a_letter_is_taken(tmp_path, stand_in):
+    """A letter whose way the disk did not take is delivered once the disk has it, and so is what comes behind it."""
+
+    def is_taken():
+        with open_rows(tmp_path) as state:
+            return state.execute("SELECT 1 FROM outbox WHERE state = 'sending'").fetchone() is not None
+
+    async def run():
+        messenger = Messenger()
+        async with open_house(tmp_path, stand_in, channels={"telegram": messenger}) as gateway:
+            taken = fail(gateway, 1, is_taken)
+            for text in ("hello", "And now?"):
+                await gateway.accept(Incoming(text=text, user="alice", channel="telegram", address="1001"))
+            await asyncio.wait_for(messenger.until(2), 20)
+            return taken[:2]
+
+    assert asyncio.run(run()) == [False, True]
+    with open_rows(tmp_path) as state:
+        assert state.execute("SELECT state FROM outbox").fetchall() == [("sent",)] * 2

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextvars
+import os
 import sqlite3
 import threading
 from contextlib import closing
 
 import pytest
 
-from foreword.gateway.writer import Writer
+from foreword.gateway.writer import PIECE, Writer, write_again
 
 
 def open_rows(path, patience=0.05):
@@ -17,6 +18,21 @@ def open_rows(path, patience=0.05):
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, text TEXT)")
     return connection
+
+
+class Disk:
+    """A disk that fails as often as it is told to; it sees whether its file was written to since."""
+
+    def __init__(self, *, fails):
+        self.fails = fails
+        self.seen = []
+
+    def __call__(self, file):
+        """Take what was written, or fail; a system that has failed once believes that nothing is left to write."""
+        self.seen.append(os.fstat(file).st_mtime_ns > 0)
+        os.utime(file, ns=(0, 0))
+        if len(self.seen) <= self.fails:
+            raise OSError("I/O error")
 
 
 def put(number, text=""):
@@ -217,3 +233,65 @@ def test_without_a_journal_beside_it(tmp_path):
 
     with closing(Writer(connection)) as writer:
         asyncio.run(run(writer))
+
+
+def test_a_disk_that_takes_nothing(path):
+    """Who has begun hears the result, and why it is not sealed; who has not begun hears of the failure alone."""
+    told = []
+
+    async def run(writer):
+        work = [writer.seal(put(1), told.append, told.append), writer.seal(put(2)), writer.do(put(3))]
+        return await hold(writer, work)
+
+    with closing(Writer(open_rows(path), Disk(fails=1))) as writer:
+        begun, sealed, done = asyncio.run(run(writer))
+    assert (begun, done) == (1, 1)
+    assert "the disk did not take it: I/O error" in str(sealed)
+    assert told == [1, sealed]
+    assert read_numbers(path) == [1, 2, 3]
+
+
+def test_a_sync_is_not_believed(path):
+    """After a sync that failed everything is written again before the next, though there is nothing new to write."""
+
+    async def run(writer):
+        for _ in range(2):
+            with pytest.raises(sqlite3.OperationalError, match="did not take it"):
+                await writer.seal(lambda state: None if read_numbers(path) else put(1)(state))
+        for _ in range(2):
+            await writer.seal(lambda _: None)
+
+    disk = Disk(fails=2)
+    with closing(Writer(open_rows(path), disk)) as writer:
+        asyncio.run(run(writer))
+    assert disk.seen == [True, True, True]  # and what is sealed is not sealed once more
+    assert read_numbers(path) == [1]
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE, 2 * PIECE + 1])
+def test_written_again(tmp_path, size):
+    """What is written again is the same file, all of it: a file full of holes has none afterwards."""
+    file = tmp_path / "file"
+    file.touch()
+    os.truncate(file, size)
+    write_again(str(file))
+    assert file.read_bytes() == bytes(size)
+    assert file.stat().st_blocks * 512 >= size
+
+
+def test_what_cannot_be_written_again(path):
+    """As long as the lost part cannot be written again, nothing is sealed, and what needs no seal is done."""
+
+    async def run(writer):
+        with pytest.raises(sqlite3.OperationalError, match="did not take it"):
+            await writer.seal(put(1))
+        writer._path = f"{path}.away"
+        with pytest.raises(sqlite3.OperationalError, match="did not take it"):
+            await writer.seal(put(2))
+        assert await writer.do(put(3)) == 1
+        writer._path = path
+        assert await writer.seal(put(4)) == 1
+
+    with closing(Writer(open_rows(path), Disk(fails=1))) as writer:
+        asyncio.run(run(writer))
+    assert read_numbers(path) == [1, 2, 3, 4]

@@ -6,7 +6,8 @@
             ...
         reply = await gateway.wait(accepted.turn)
 
-A message is durable when `accept` returns. One turn of a session runs at a time, and many sessions at once.
+A message is durable when `accept` returns, or the log says that the disk did not take it. One turn of a session runs at
+a time, and many sessions at once.
 """
 
 import asyncio
@@ -153,8 +154,12 @@ class Gateway:
             running = self._known[trace.id] = Running(session.id, self._rhythm.thinking)
             incoming = replace(incoming, before=None, beginning=summarise_before(incoming.before))
             arrival = Arrival(turn=trace.id, session=session, incoming=incoming, place=received.place, now=now)
+
+            def unsealed(fault: Exception) -> None:
+                received.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(fault))
+
             try:
-                got = await self._inbox.add(arrival, self._start)
+                got = await self._inbox.add(arrival, self._start, unsealed)
             except BaseException:
                 if running.task is None:
                     del self._known[trace.id]

@@ -94,11 +94,13 @@ class Ending:
 class Inbox(Protocol):
     """Where accepted messages are kept until they are answered; an engine on another database can stand here."""
 
-    async def add(self, arrival: Arrival, begin: Callable[[Claimed], None]) -> Claimed | Accepted:
+    async def add(
+        self, arrival: Arrival, begin: Callable[[Claimed], None], unsealed: Callable[[Exception], None]
+    ) -> Claimed | Accepted:
         """Accept a message, and claim it at once where nothing of its session comes first.
 
         `begin` is called with what was claimed as soon as no crash of the process can lose it; when this returns, no
-        loss of power can, either.
+        loss of power can, either, unless `unsealed` was called with the reason. What raises has left nothing.
         """
 
     async def claim(self, most: int) -> Sequence[Claimed]:
@@ -111,7 +113,7 @@ class Inbox(Protocol):
         """Note that a call begins which changes the world; False if it had begun before."""
 
     async def finish(self, claimed: Claimed, ending: Ending) -> None:
-        """End a turn: its reply, and its place in the history, together or not at all."""
+        """End a turn: its reply, and its place in the history, together or not at all, and once if it is done twice."""
 
     async def postpone(self, claimed: Claimed, ending: Ending, due: datetime) -> None:
         """Leave a turn for later, and with it what waits behind it."""

@@ -105,9 +105,12 @@ class Outbox:
     async def deliver(self) -> int:
         """Deliver the next part of what is due; return how many were tried."""
         config = self._config()
-        parcels, lost = await self._writer.seal(lambda state: self._claim(state, config))
+        faults: list[sqlite3.Error] = []
+        parcels, lost = await self._writer.seal(lambda state: self._claim(state, config), unsealed=faults.append)
         for letter, claimed in lost:
             self._make_trace(letter, claimed).tell(EventType.CHANNEL_ERROR, level=Level.ERROR, error=LOST)
+        if parcels and faults:  # they are ours, and nothing is sent before the disk knows that it may have been
+            await self._insist(lambda _: None)
         await asyncio.gather(*(self._deliver(parcel) for parcel in parcels))
         return len(parcels)
 
@@ -168,10 +171,15 @@ class Outbox:
         except Exception:  # noqa: BLE001 - whatever broke, nobody knows whether it arrived
             wait = WAITS[min(parcel.attempt, len(WAITS)) - 1]
             state = Fate.PENDING if channel.takes_key else Fate.UNCERTAIN
+        # Until it is written, nothing else goes to this address.
+        await self._insist(lambda connection: self._settle(connection, parcel, state, wait))
+
+    async def _insist(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Write something however long the disk takes nothing."""
         while True:
             try:
-                await self._writer.seal(lambda connection: self._settle(connection, parcel, state, wait))
-            except sqlite3.Error:  # until it is written, nothing else goes to this address
+                await self._writer.seal(work)
+            except sqlite3.Error:
                 await asyncio.sleep(DISK)
             else:
                 return

@@ -4,13 +4,15 @@ Nothing is deleted: a folded row stays, and a session can be forked before it.
 """
 
 import sqlite3
-from functools import lru_cache
+import threading
+from collections import OrderedDict
 
 from foreword.frozen import frozen
 from foreword.runtime.history import Messages, load
 from foreword.words import Word
 
-SHORT, REMEMBERED = 4_096, 2_048  # bytes of a row that is remembered once it was read, and how many are
+REMEMBERED = 2_048  # rows that are remembered once they were read, all sessions together
+LARGEST = 16_000_000  # bytes of them as they are stored
 
 
 class Kind(Word):
@@ -49,12 +51,34 @@ def read_past(state: sqlite3.Connection, session: str) -> list[Row]:
     ]
 
 
-def recall(stored: bytes) -> Messages:
-    """Read messages that were stored; a conversation reads all of them in every turn, so short ones are remembered."""
-    return load_short(stored) if len(stored) <= SHORT else load(stored)
+class Remembered:
+    """Messages that were read lately: a conversation reads all of its past in every turn, while others wait."""
+
+    def __init__(self, rows: int = REMEMBERED, largest: int = LARGEST) -> None:
+        self._rows = rows
+        self._largest = largest
+        self._known: OrderedDict[bytes, Messages] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()  # the one who writes reads, too
+
+    def recall(self, stored: bytes) -> Messages:
+        """Read messages that were stored, or remember them; what was not asked for longest is forgotten first."""
+        with self._lock:
+            if (known := self._known.get(stored)) is not None:
+                self._known.move_to_end(stored)
+                return known
+        messages = load(stored)
+        with self._lock:
+            if stored not in self._known:
+                self._known[stored] = messages
+                self._size += len(stored)
+            while len(self._known) > self._rows or self._size > self._largest:
+                forgotten, _ = self._known.popitem(last=False)
+                self._size -= len(forgotten)
+        return messages
 
 
-load_short = lru_cache(maxsize=REMEMBERED)(load)
+recall = Remembered().recall
 
 
 @frozen

@@ -58,14 +58,16 @@ class SqliteInbox:
         self._lease = lease
         self._owner = name_owner()
 
-    async def add(self, arrival: Arrival, begin: Callable[[Claimed], None]) -> Claimed | Accepted:
+    async def add(
+        self, arrival: Arrival, begin: Callable[[Claimed], None], unsealed: Callable[[Exception], None]
+    ) -> Claimed | Accepted:
         """Accept a message, and claim it at once where nothing of its session comes first."""
 
         def written(got: Claimed | Accepted) -> None:
             if isinstance(got, Claimed):
                 begin(got)
 
-        return await self._writer.seal(lambda state: self._add(state, arrival), written)
+        return await self._writer.seal(lambda state: self._add(state, arrival), written, unsealed)
 
     def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
         incoming, session = arrival.incoming, arrival.session
@@ -169,6 +171,9 @@ class SqliteInbox:
         posted = bool(claimed.incoming.address) and is_told(claimed.incoming, ending)
 
         def work(state: sqlite3.Connection) -> None:
+            moment = write_moment(ending.now)
+            if is_written(state, claimed, "state = ? AND finished = ?", (str(ending.state), moment)):
+                return
             self._set(
                 state,
                 claimed,
@@ -181,7 +186,7 @@ class SqliteInbox:
                     json.dumps(asdict(ending.spent.usage)),
                     ending.spent.cost_usd,
                     ending.prompt_hash,
-                    write_moment(ending.now),
+                    moment,
                 ),
             )
             if stored:
@@ -215,6 +220,8 @@ class SqliteInbox:
         stored = dump(ending.messages) if ending.messages else None
 
         def work(state: sqlite3.Connection) -> None:
+            if is_written(state, claimed, "state = 'queued' AND due = ?", (due.timestamp(),)):
+                return
             self._set(
                 state,
                 claimed,
@@ -303,6 +310,12 @@ def get_claimed(state: sqlite3.Connection, identifier: str) -> Claimed:
         taken=load(taken) if taken else (),
         spent=Spent(usage=Usage(**json.loads(usage)), cost_usd=cost_usd) if usage else Spent(),
     )
+
+
+def is_written(state: sqlite3.Connection, claimed: Claimed, values: str, given: Sequence[Any]) -> bool:
+    """Whether this attempt, which nobody else makes, has written its end before, and the disk did not take it then."""
+    asked = f"SELECT 1 FROM turns WHERE id = ? AND attempt = ? AND {values}"
+    return state.execute(asked, (claimed.turn, claimed.attempt, *given)).fetchone() is not None
 
 
 def is_told(incoming: Incoming, ending: Ending) -> bool:

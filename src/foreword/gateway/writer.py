@@ -1,7 +1,8 @@
 """One thread that writes: what comes while it is busy shares one transaction, and everybody waits for the disk once.
 
 What is done outlives the process. What is sealed outlives a loss of power, too, and so does all that was done before.
-Whoever waits for a seal can begin with what loses nothing by that, such as asking a model, as soon as it is written.
+Whoever waits for a seal can begin with what loses nothing by that, such as asking a model, as soon as it is written;
+as they have begun then, they hear of a disk that did not take it beside the result, and not in its place.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from foreword.frozen import frozen
 
 T = TypeVar("T")
 MOST = 256  # pieces of work in one transaction
+PIECE = 1 << 20  # bytes that are written again at a time
 sync = getattr(os, "fdatasync", os.fsync)  # where the size of a file is known to its system, too, the first is quicker
 
 
@@ -35,17 +37,21 @@ class Job:
     sealed: bool
     written: Callable[[Any], None]
     """Called with the result as soon as that is written, before the disk has it."""
+    unsealed: Callable[[sqlite3.Error], None]
+    """Called with the reason where the disk did not take what somebody goes on with."""
     context: Context
 
 
 class Writer:
     """Runs pieces of work on one connection, in order; each is all or nothing, and written when it returns."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, sync: Callable[[int], None] = sync) -> None:
         self._connection = connection
+        self._wait = sync
         connection.execute("PRAGMA synchronous=NORMAL")  # the disk is waited for once what was written is known
         self._path = find_path(connection)
         self._unsynced = True
+        self._fault: sqlite3.Error | None = None
         self._reader = open_reader(self._path)
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._closed = False
@@ -54,7 +60,7 @@ class Writer:
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do a piece of work; who is cancelled while waiting does not undo it."""
-        return await self._hand_in(work, sealed=False, written=ignore)
+        return await self._hand_in(work, sealed=False)
 
     async def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read: at once and on this thread, or in line with what is written where something is in the way."""
@@ -69,18 +75,40 @@ class Writer:
                 pass
         return await self.do(work)
 
-    async def seal(self, work: Callable[[sqlite3.Connection], T], written: Callable[[T], None] = ignore) -> T:
-        """Do a piece of work, and wait until the disk itself has it; `written` is called on the loop before that."""
-        return await self._hand_in(work, sealed=True, written=written)
+    async def seal(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        written: Callable[[T], None] = ignore,
+        unsealed: Callable[[sqlite3.Error], None] = ignore,
+    ) -> T:
+        """Do a piece of work, and wait until the disk itself has it, or raise why it has not.
+
+        `written` is called on the loop before that. Whoever goes on with what is written, whether the disk has it or
+        not, gives `unsealed`: that is called with the reason then, and the result is returned.
+        """
+        return await self._hand_in(work, sealed=True, written=written, unsealed=unsealed)
 
     def _hand_in(
-        self, work: Callable[[sqlite3.Connection], T], *, sealed: bool, written: Callable[[T], None]
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        *,
+        sealed: bool,
+        written: Callable[[T], None] = ignore,
+        unsealed: Callable[[sqlite3.Error], None] = ignore,
     ) -> "asyncio.Future[T]":
         if self._closed:
             raise sqlite3.ProgrammingError("the state is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        job = Job(work=work, loop=loop, future=future, sealed=sealed, written=written, context=copy_context())
+        job = Job(
+            work=work,
+            loop=loop,
+            future=future,
+            sealed=sealed,
+            written=written,
+            unsealed=unsealed,
+            context=copy_context(),
+        )
         self._jobs.put(job)
         return future
 
@@ -113,6 +141,7 @@ class Writer:
         before = self._connection.total_changes
         try:
             self._connection.execute("BEGIN IMMEDIATE")
+            self._make_good()
             results = [(job, *self._attempt(job)) for job in batch]
             self._connection.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - whoever waits is told, and the thread lives on
@@ -131,23 +160,33 @@ class Writer:
         if sealed := [(job, result) for job, result, failure in results if job.sealed and failure is None]:
             fault = self._sync()
             for job, result in sealed:
-                tell(job, answer, job.future, result, fault)
+                goes_on = job.unsealed is not ignore
+                if goes_on and fault is not None:
+                    tell(job, job.unsealed, fault)
+                tell(job, answer, job.future, result, None if goes_on else fault)
 
-    def _sync(self) -> sqlite3.OperationalError | None:
+    def _make_good(self) -> None:
+        """Write again what the disk did not take, while nobody else writes; until then no sync is believed."""
+        if self._fault is not None:
+            with suppress(OSError):
+                write_again(f"{self._path}-wal")
+                self._fault = None
+
+    def _sync(self) -> sqlite3.Error | None:
         """Wait until the disk has everything that was written; return what kept it from that."""
-        if self._unsynced:
+        if self._unsynced and self._fault is None:
             try:
                 file = os.open(f"{self._path}-wal", os.O_RDWR)
             except FileNotFoundError:  # a file without a journal of this kind waits for the disk in every transaction
                 return None
             try:
-                sync(file)
+                self._wait(file)
+                self._unsynced = False
             except OSError as error:
-                return sqlite3.OperationalError(f"the disk did not take it: {error}")
+                self._fault = sqlite3.OperationalError(f"the disk did not take it: {error}")
             finally:
                 os.close(file)
-            self._unsynced = False
-        return None
+        return self._fault
 
     def _attempt(self, job: Job) -> tuple[Any, BaseException | None]:
         """Do one piece of work inside the transaction of its batch."""
@@ -181,6 +220,17 @@ def rewrite(connection: sqlite3.Connection) -> None:
     """Write a page as it is: that takes a place on the disk as every write does, and changes nothing."""
     (number,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute(f"PRAGMA user_version={number}")
+
+
+def write_again(path: str) -> None:
+    """Write a file again, byte for byte: after a sync that failed, a system may take for written what it has lost.
+
+    What is added behind the lost part makes up for nothing, since a journal is read up to its first gap.
+    """
+    with open(path, "r+b", buffering=0) as file:
+        while piece := file.read(PIECE):
+            file.seek(-len(piece), os.SEEK_CUR)
+            file.write(piece)  # what is left of the piece, if anything, is read and written next
 
 
 def tell(job: Job, what: Callable[..., None], *said: Any) -> None:
