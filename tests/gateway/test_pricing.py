@@ -178,6 +178,8 @@ def test_what_has_no_price(tmp_path, run, ask):
     assert "notes.txt is in no prompt" in ask("notes.txt")
     assert "nothing to decide" in ask("notes.txt", "--apply", "now", code=2)
     assert "is a folder" in ask("users", code=2)
+    for root in (".", "./", str(tmp_path)):
+        assert f"{root} is the folder of the workspace; name a file in it" in ask(root, code=2)
     assert "is no text" in ask("binary.md", code=2)
     assert "is refused" in ask("../elsewhere.md", code=2)
     assert "is in no prompt" in ask("foreword.yaml", code=2)
