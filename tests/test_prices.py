@@ -111,7 +111,15 @@ def test_implicit_caches(assembled):
 
 
 @pytest.mark.parametrize(
-    ("amount", "shown"), [(0, "$0.0000"), (0.00001, "under $0.0001"), (0.0037, "$0.0037"), (1234.5, "$1,234.5000")]
+    ("amount", "shown"),
+    [
+        (0, "$0.0000"),
+        (0.00001, "under $0.0001"),
+        (0.0037, "$0.0037"),
+        (1234.5, "$1,234.5000"),
+        (-0.00001, "under $0.0001 less"),
+        (-0.0037, "-$0.0037"),
+    ],
 )
 def test_show(amount, shown):
     """A small amount is not shown as nothing."""

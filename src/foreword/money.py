@@ -2,6 +2,8 @@
 
 from foreword.frozen import frozen
 
+LEAST = 0.00005  # what is smaller would be shown as nothing
+
 
 @frozen(eq=True)
 class Prices:
@@ -16,5 +18,7 @@ class Prices:
 
 
 def show_usd(amount: float) -> str:
-    """Show a small amount of money; one that would round to nothing is named as such."""
-    return f"${amount:,.4f}" if amount == 0 or amount >= 0.00005 else "under $0.0001"
+    """Show a small amount of money; what is saved has a minus, and what would round to nothing is named as such."""
+    if 0 < abs(amount) < LEAST:
+        return "under $0.0001" if amount > 0 else "under $0.0001 less"
+    return f"{'-' if amount < 0 else ''}${abs(amount):,.4f}"

@@ -117,7 +117,7 @@ edits:
 """
 EXPECTED = """\
 bad.yaml:2: turn is not a known key; did you mean 'turns'?
-bad.yaml:4: seconds must be two numbers: the least and the most seconds before a turn
+bad.yaml:4: seconds must have the least before the most: [3, 9], not [9, 3]
 bad.yaml:6: sections[0].pace must be static or session; what changes with every turn is `tail`
 bad.yaml:7: sections[1].tokens must be between 1 and 200,000, not 0
 bad.yaml:7: sections[1].id repeats 'a' from line 6
@@ -147,6 +147,10 @@ def test_faults_of_a_scenario_all_at_once(say, folder):
         ("name: [", "s.yaml:1: this is not valid YAML"),
         ("name: x\n", "sections is missing"),
         ("name: x\nsections: []\n", "s.yaml:2: sections must list at least one section"),
+        (
+            "name: x\nseconds: [9]\nsections: [{id: a}]\n",
+            "s.yaml:2: seconds must be two numbers: the least and the most",
+        ),
         ("name: x\nturns: 900\nsections: [{id: a, tokens: 90000}]\n", "about 178,146,000 tokens, and at most"),
         (
             "name: x\nturns: 999\nwork: [{turn: 2, calls: 190}]\nsections: [{id: a}]\n",

@@ -79,6 +79,20 @@ def test_static_block_is_read_when_the_session_moves(say, record):
     assert move["write_usd"] > move["read_usd"] > 0
 
 
+@pytest.mark.parametrize("description", ["Switch a lamp", "Switch a lamp of the house on or off. " * 400])
+def test_long_tools_are_read_when_the_text_moves(say, record, folder, description):
+    """Tools that are the same are read where they are long enough to be cached alone, and else billed with the text."""
+    write_files(folder, {"tools.json": json.dumps([{"name": "lamp", "description": description}])})
+    tools = ("--tools", "tools.json", "--model", "anthropic:claude-opus-4-5")  # its minimum is 4,096
+    record("a.json", {"SOUL.md": "One.\n", "AGENTS.md": "Answer first.\n" * 2000}, *tools)
+    record("b.json", {"SOUL.md": "Two.\n"}, *tools)
+    move, after = compare(say)["move"], load("b.json")
+    text = sum(one["tokens"] for one in after["blocks"] if one["pace"] != "turn" and one["placement"] == "system")
+    schemas = after["budget"]["used"] - sum(one["tokens"] for one in after["blocks"])
+    assert move["section"] == "soul"
+    assert move["tokens"] == (text if schemas > 4096 else text + schemas)
+
+
 def test_any_prefix_elsewhere(say, record):
     """Where a provider caches any equal prefix, only what stands behind the change is billed anew."""
     model = ("--model", "openai:gpt-5.4")

@@ -13,6 +13,7 @@ from foreword.cli.checks import check_python
 from foreword.events.event import EventType
 from foreword.local.setup import ENGINE
 from foreword.runtime.providers import KNOWN
+from foreword.store.open import open_events
 from foreword.testing import write_files
 from foreword.words import Trust
 
@@ -214,3 +215,36 @@ def test_a_cache_that_breaks_again_and_again(say, folder):
     (check,) = [check for check in answer.json["checks"] if check["message"] == said]
     assert "edits: append" in check["remedy"]
     assert answer.code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "remedy"),
+    [
+        ("state.sqlite", "error", "restore it from a backup, or move it away"),
+        ("events.sqlite", "warning", "the next start puts it aside and begins a new one"),
+        ("budgets.sqlite", "warning", "the next start puts it aside and counts what is spent anew"),
+    ],
+)
+def test_damaged_files_of_rows(say, folder, name, level, remedy):
+    """A file of rows that is damaged is named with what to do, and left as it is."""
+    (folder / ".foreword").mkdir(exist_ok=True)
+    path = folder / ".foreword" / name
+    path.write_bytes(b"garbage " * 1000)
+    answer = say("doctor")
+    assert answer.code == (level == "error")
+    assert "all is well" not in answer.out
+    (line,) = [line for line in answer.out.splitlines() if name in line]
+    assert line.startswith(level)
+    assert f"{name} is damaged (file is not a database); {remedy}" in line
+    assert path.read_bytes() == b"garbage " * 1000
+    assert not list(path.parent.glob("*.damaged-*"))
+
+
+def test_whole_files_of_rows(say, folder):
+    """Files of rows that are whole are not spoken of, and a folder in the place of one is."""
+    say("token", "list")
+    with open_events(str(folder / ".foreword")).connection:
+        pass
+    assert ".sqlite" not in say("doctor").out
+    (folder / ".foreword" / "budgets.sqlite").mkdir()
+    assert "budgets.sqlite cannot be read: " in say("doctor").out

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from foreword.cli.parser import parse
 from foreword.testing import write_files
 
 COMMANDS = ("build", "explain", "diff", "lint", "init", "blueprints", "doctor")
@@ -62,6 +63,37 @@ def test_no_command(say):
 )
 def test_mistyped(say, words, hint):
     """What is mistyped gets exit code 2 and the nearest valid name, on stderr alone."""
+    answer = say(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert hint in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "held"),
+    [
+        (["cache", "simulate", "--model", "a:b", "plan.yaml"], {"action": "simulate", "file": "plan.yaml"}),
+        (["cache", "--model", "a:b", "simulate", "plan.yaml"], {"action": "simulate", "file": "plan.yaml"}),
+        (["price", "--with", "draft.md", "SOUL.md"], {"file": "SOUL.md", "new": "draft.md"}),
+        (["agent", "show", "--json", "reid"], {"name": "reid"}),
+        (["bench", "--json", "one", "two"], {"names": ["one", "two"]}),
+        (["memory", "search", "old", "--user", "bob", "books"], {"words": ["old", "books"]}),
+    ],
+)
+def test_options_before_words(words, held):
+    """Options may stand before, between and behind the words of a command."""
+    args = parse(words)
+    assert {name: getattr(args, name) for name in held} == held
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["cache", "--model", "a:b", "simulat"], "did you mean 'simulate'?"),
+        (["price", "--with", "draft.md", "SOUL.md", "USER.md"], "unexpected argument 'USER.md'"),
+    ],
+)
+def test_words_that_nothing_takes(say, words, hint):
+    """A word behind an option is checked like one before it, and one too many is refused."""
     answer = say(*words)
     assert (answer.code, answer.out) == (2, "")
     assert hint in answer.err

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from house import CONFIG, open_house, say
@@ -176,6 +178,8 @@ def test_what_has_no_price(tmp_path, run, ask):
     assert "notes.txt is in no prompt" in ask("notes.txt")
     assert "nothing to decide" in ask("notes.txt", "--apply", "now", code=2)
     assert "is a folder" in ask("users", code=2)
+    for root in (".", "./", str(tmp_path)):
+        assert f"{root} is the folder of the workspace; name a file in it" in ask(root, code=2)
     assert "is no text" in ask("binary.md", code=2)
     assert "is refused" in ask("../elsewhere.md", code=2)
     assert "is in no prompt" in ask("foreword.yaml", code=2)
@@ -200,3 +204,48 @@ def test_one_session(tmp_path, run, ask):
     first = ask("SOUL.md", "--json")["sessions"][0]["session"]
     assert [one["session"] for one in ask("SOUL.md", "--json", "--session", first[:8])["sessions"]] == [first]
     assert "'zzz'" in ask("SOUL.md", "--session", "zzz", code=2)
+
+
+def test_a_file_that_stands_for_a_longer_text(tmp_path, ask):
+    """A short file in the place of a longer text that is built in is said to save tokens, in words."""
+    write_files(tmp_path, {**FILES, "SOUL.md": "Be calm.\n"})
+    own = ask("SOUL.md", "--json")["fresh"]["own"]
+    assert own < 0
+    assert f" tokens, {-own:,} fewer than without SOUL.md: $" in ask("SOUL.md")
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("now", "sessions that go on are sent the prompt anew, with their next message"),
+        ("append", "sessions that go on are told it behind their prompt, with their next message"),
+        ("cold", "sessions that go on keep what they were told until their cache is cold, and have it then"),
+        ("next-session", "sessions that go on keep what they were told; the next ones have it"),
+    ],
+)
+def test_a_decision_is_said_in_a_sentence(tmp_path, ask, policy, said):
+    """What was decided is said by what it does, and also that nothing differs yet where that is so."""
+    write_files(tmp_path, {**FILES, "draft.md": EDITED})
+    answer = ask("SOUL.md", "--apply", policy)
+    assert f"decided about this edit of SOUL.md: {said}\n" in answer
+    assert "nothing differs for a session that goes on, so this moves nothing now" in answer
+    draft = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--apply", policy)
+    assert f"decided about this edit of SOUL.md, as soon as it is saved with this text: {said}\n" in draft
+
+
+def test_a_decision_about_what_everybody_has(run, ask):
+    """Where every session had the text already, it is said that nothing differs."""
+    run(talk_a_while)
+    answer = ask("SOUL.md", "--apply", "cold")
+    assert "nothing differs for a session that goes on" in answer
+    assert "3 sessions had this text already" in answer
+
+
+def test_decisions_have_times_of_the_reader(tmp_path, ask):
+    """The table of what was decided has times in the zone of the owner, and JSON has them in UTC."""
+    config = FILES["foreword.yaml"].replace("timezone: UTC", "timezone: Asia/Tokyo")
+    write_files(tmp_path, {**FILES, "foreword.yaml": config})
+    ask("SOUL.md", "--apply", "cold")
+    (one,) = ask("--decided", "--json")
+    local = datetime.fromisoformat(one["decided"]).astimezone(ZoneInfo("Asia/Tokyo"))
+    assert f"{local:%Y-%m-%d %H:%M:%S}" in ask("--decided")

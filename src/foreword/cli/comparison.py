@@ -54,7 +54,7 @@ def compare(before: Recorded, after: Recorded, overrides: Mapping[str, ModelOver
     old = find_prefix(before, overrides)
     if not old:
         return Comparison(changes=changes, move=None, reason=f"{before.file} is too short to be cached")
-    move = find_move(before, after, old, find_leading(after))
+    move = find_move(before, after, old, find_leading(after), reads_tools=marks_tools(before, overrides))
     if move is None:
         return Comparison(changes=changes, move=None, reason="the cached prefix is the same, byte for byte")
     prices = find_prices(after.model, overrides, Request(tokens=after.used))
@@ -93,7 +93,16 @@ def uses_marks(recorded: Recorded) -> bool:
     return find(recorded.model, {}).cache.marked
 
 
-def find_move(before: Recorded, after: Recorded, old: Sequence[Piece], new: Sequence[Piece]) -> Move | None:
+def marks_tools(recorded: Recorded, overrides: Mapping[str, ModelOverride]) -> bool:
+    """Tell whether a turn marks the end of its tools: where they stand first, take marks and are long enough."""
+    facts = find(recorded.model, overrides)
+    takes = facts.cache.marked and facts.cache.order[0] == "tools" and not facts.cache.newest
+    return takes and recorded.tool_tokens >= facts.cache_minimum
+
+
+def find_move(
+    before: Recorded, after: Recorded, old: Sequence[Piece], new: Sequence[Piece], *, reads_tools: bool
+) -> Move | None:
     """Find where the prefix that was cached is no longer the prefix that is sent."""
     whole = after.tool_tokens + sum(piece.tokens for piece in new)
     if before.model != after.model:
@@ -106,9 +115,9 @@ def find_move(before: Recorded, after: Recorded, old: Sequence[Piece], new: Sequ
         if equal == len(old):
             return None
         section, what = find_cause(before, after, old, new)
-        # A block whose mark was set is read whole; from the next one on, all is written again.
+        # A block whose mark was set is read whole, as are tools; from the next one on, all is written again.
         kept = max((at for at, piece in enumerate(old[:equal], 1) if piece.marked), default=0)
-        tokens = sum(piece.tokens for piece in new[kept:]) + (0 if kept else after.tool_tokens)
+        tokens = sum(piece.tokens for piece in new[kept:]) + (0 if kept or reads_tools else after.tool_tokens)
         return Move(cause="section", section=section, what=what, byte=byte, tokens=tokens)
     if byte >= len("".join(piece.text for piece in old).encode()):
         return None

@@ -14,11 +14,19 @@ if TYPE_CHECKING:
     from foreword.words import Policy
     from foreword.workspace import Workspace
 
+MEANINGS = {
+    "now": "sessions that go on are sent the prompt anew, with their next message",
+    "append": "sessions that go on are told it behind their prompt, with their next message",
+    "cold": "sessions that go on keep what they were told until their cache is cold, and have it then",
+    "next-session": "sessions that go on keep what they were told; the next ones have it",
+}
+
 
 def decide(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime) -> None:
     """Decide about an edit, and say what happens where."""
-    from foreword.cli.offers import show_sessions
+    from foreword.cli.offers import explain, show_sessions
     from foreword.cli.price import ask
+    from foreword.gateway.pricing import Spared
     from foreword.gateway.quoting import tell_pricing
     from foreword.store.ledgers import decide_edit, undo_edit
     from foreword.store.state import use_state
@@ -45,6 +53,11 @@ def decide(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime)
     if pricing.prices:
         print()
         show_sessions(pricing)
+    elif policy is not Policy.AUTO:
+        if not {Spared.PASSING, Spared.OVER} & set(pricing.spared):
+            print("nothing differs for a session that goes on, so this moves nothing now")
+        for line in explain(pricing, edit):
+            print(line)
 
 
 def find_others(pricing: "Pricing", policy: "Policy") -> list[str]:
@@ -58,7 +71,7 @@ def describe(edit: "Edit", policy: "Policy") -> str:
     if str(policy) == "auto":
         return f"nothing is decided about {edit.path} any more: what foreword.yaml says holds, else the price"
     when = "" if edit.saved else ", as soon as it is saved with this text"
-    return f"decided: this edit of {edit.path} reaches sessions that go on by {policy}{when}; the next edit is another"
+    return f"decided about this edit of {edit.path}{when}: {MEANINGS[str(policy)]}"
 
 
 def show_decided(args: Namespace, workspace: "Workspace") -> None:
@@ -66,6 +79,7 @@ def show_decided(args: Namespace, workspace: "Workspace") -> None:
     from hashlib import sha256
 
     from foreword.cli.table import cell, draw, find_width, make_table
+    from foreword.cli.turns import find_zone
     from foreword.store.ledgers import list_edits
     from foreword.store.state import STATE_FILE, use_state
 
@@ -90,8 +104,10 @@ def show_decided(args: Namespace, workspace: "Workspace") -> None:
     elif not shown:
         print("nothing was decided about single edits")
     else:
+        zone = find_zone(workspace.config.owner, workspace.config)
         table = make_table("file", "policy", "decided", "about")
         for row in shown:
             about = "the text that it has" if row["in_force"] else "another text than it has, so it does not count"
-            table.add_row(*(cell(str(row[name])) for name in ("path", "policy", "decided")), about)
+            when = f"{datetime.fromisoformat(str(row['decided'])).astimezone(zone):%Y-%m-%d %H:%M:%S}"
+            table.add_row(cell(str(row["path"])), cell(str(row["policy"])), when, about)
         draw(table, find_width())

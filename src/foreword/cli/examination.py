@@ -10,8 +10,10 @@ from foreword.cli.checks import Check, accept, doubt, refuse
 from foreword.cli.equipment import check_directories, check_provider, check_servers, check_telegram
 from foreword.cli.output import count
 from foreword.cli.place import open_folder
+from foreword.cli.stores import check_stores
 from foreword.config.environment import Secrets
 from foreword.errors import ConfigError, InputError
+from foreword.store.open import FILE
 
 if TYPE_CHECKING:
     from foreword.workspace import Workspace
@@ -37,10 +39,13 @@ def examine(folder: str | None) -> Iterator[Check]:
     yield accept("workspace", workspace.files.root)
     yield accept("configuration", "no faults")
     yield check_state(os.path.join(workspace.files.root, ".foreword"))
+    broken = list(check_stores(workspace.state))
+    yield from broken
     yield from check_agents(workspace)
     yield from check_zones(workspace)
     yield from check_files(workspace)
-    yield from check_caches(workspace)
+    if not any(check.subject == FILE for check in broken):  # who reads a damaged log puts it aside
+        yield from check_caches(workspace)
 
 
 def check_state(folder: str) -> Check:

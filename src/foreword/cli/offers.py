@@ -75,9 +75,7 @@ def show_figures(offer: Offer) -> Iterator[str]:
 
 def show_amount(amount: float, *, usd: bool) -> str:
     """Show an amount of money, or of tokens of input where no price is known; what is saved has a minus."""
-    if not usd:
-        return f"{amount:,.0f} tok"
-    return show_usd(amount) if amount >= 0 else f"-{show_usd(-amount)}"
+    return show_usd(amount) if usd else f"{round(amount):,} tok"
 
 
 def explain(pricing: Pricing, edit: Edit) -> Iterator[str]:
@@ -93,10 +91,17 @@ def explain(pricing: Pricing, edit: Edit) -> Iterator[str]:
 def show_fresh(fresh: Fresh, edit: Edit) -> str:
     """Show what a session costs that begins now."""
     who = f"{fresh.agent} with {fresh.user}" if fresh.user else fresh.agent
-    begun = f"a session that begins now ({who}) is sent {fresh.tokens:,} tokens, {fresh.own:,} because of {edit.path}"
+    begun = f"a session that begins now ({who}) is sent {fresh.tokens:,} tokens, {show_own(fresh.own, edit.path)}"
     if fresh.cold_usd is None or fresh.warm_usd is None:
         return f"{begun}; the price of {fresh.model} is not known"
     return f"{begun}: {show_usd(fresh.cold_usd)} with its first call, {show_usd(fresh.warm_usd)} with each further one"
+
+
+def show_own(own: int, path: str) -> str:
+    """Show how much of a prompt is due to a file; a short one may stand for a longer text that is built in."""
+    if own > 0:
+        return f"{own:,} because of {path}"
+    return f"{-own:,} fewer than without {path}" if own else f"as many as without {path}"
 
 
 DEEDS = {

@@ -37,6 +37,19 @@ class Parser(ArgumentParser):
         """The options by name, each in its long form if it has one."""
         return [max(action.option_strings, key=len) for action in self._actions if action.option_strings]
 
+    def take(self, args: Namespace, words: Sequence[str]) -> list[str]:
+        """Give words that stand behind an option to the arguments that they are meant for, and return what is left."""
+        left = list(words)
+        for action in self._actions:
+            held = None if action.option_strings else getattr(args, action.dest, None)
+            if left and action.nargs == "*" and isinstance(held, list):
+                setattr(args, action.dest, held + left)
+                left = []
+            elif left and action.nargs == "?" and not action.option_strings and held == action.default:
+                self._check_value(action, left[0])
+                setattr(args, action.dest, left.pop(0))
+        return left
+
     def error(self, message: str) -> NoReturn:
         """Refuse what was typed."""
         raise InputError(f"{message}\nsee: {self.prog} --help")
@@ -59,10 +72,9 @@ def parse(arguments: Sequence[str]) -> Namespace:
         raise InputError(f"which command? There is {', '.join(COMMANDS)}\nsee: foreword --help")
     chosen = commands[args.command]
     refuse_unknown(chosen, [argument for argument in extra if argument.startswith("-") and argument != "-"])
-    if extra and isinstance(getattr(args, "words", None), list):
-        args.words += extra  # argparse takes no words behind an option for what they are
-    elif extra:
-        chosen.error(f"unexpected argument {extra[0]!r}")
+    # argparse takes no words behind an option for what they are.
+    if left := chosen.take(args, extra):
+        chosen.error(f"unexpected argument {left[0]!r}")
     return args
 
 

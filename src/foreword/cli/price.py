@@ -66,6 +66,8 @@ def find_edit(args: Namespace, workspace: "Workspace") -> "Edit":
     root = workspace.files.root
     place = os.path.realpath(args.file)
     path = os.path.normpath(args.file).replace(os.sep, "/")
+    if path == "." or place == os.path.realpath(root):
+        raise InputError(f"{args.file} is the folder of the workspace; name a file in it")
     if not os.path.lexists(os.path.join(root, path)) and place.startswith(workspace.files.below):
         path = os.path.relpath(place, root).replace(os.sep, "/")
     elif os.path.isabs(args.file):

@@ -74,8 +74,13 @@ def check_turns(places: Places) -> Iterator[Finding]:
 def check_seconds(places: Places) -> Iterator[Finding]:
     """Check the two numbers between which gaps are drawn."""
     for keys, place in find(places, "seconds"):
-        if isinstance(place.value, tuple) and (len(place.value) != 2 or place.value[0] > place.value[1]):
+        if not isinstance(place.value, tuple):
+            continue
+        if len(place.value) != 2:
             yield keys, place.line, "must be two numbers: the least and the most seconds before a turn"
+        elif place.value[0] > place.value[1]:
+            most, least = place.value
+            yield keys, place.line, f"must have the least before the most: [{least}, {most}], not [{most}, {least}]"
 
 
 def check_sections(places: Places) -> Iterator[Finding]:

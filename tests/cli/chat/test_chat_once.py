@@ -25,6 +25,16 @@ def test_argument(once, provider):
     assert "What is on?" in json.dumps(provider.body["messages"])
 
 
+def test_a_file_of_no_use(once, folder):
+    """A file that cannot be read is warned of on stderr, and the message is answered all the same."""
+    (folder / "SOUL.md").write_bytes(b"\x00\xff\xfe" * 100)
+    run = once("What is on?")
+    assert (run.code, run.out) == (0, "Yes.\n")
+    (line,) = run.err.splitlines()
+    assert line.startswith("foreword: warning: ")
+    assert "SOUL.md" in line
+
+
 def test_piped(once, provider):
     """What is piped in is one message, whole; with words before it, it follows them."""
     assert once(piped=b"first line\nsecond line\n").out == "Yes.\n"

@@ -6,6 +6,7 @@ import sqlite3
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 
 from prompt_toolkit import PromptSession
@@ -26,7 +27,7 @@ from foreword.cli.chat.weights import fetch_weights
 from foreword.cli.main import describe, is_utf8
 from foreword.cli.output import complain, count, make_plain, print_json, warn
 from foreword.cli.place import find_environ, open_here
-from foreword.cli.turns import find_project
+from foreword.cli.turns import find_losses, find_project
 from foreword.errors import ForewordError, InputError
 from foreword.gateway.channels.terminal import Terminal
 from foreword.gateway.message import Exchange, Reply, State
@@ -135,9 +136,12 @@ async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
 
 
 async def warn_first(talk: Talk) -> None:
-    """Warn where another model answers than the one that is named, or earlier messages come first."""
+    """Warn where another model answers than the one that is named, a file is of no use, or messages come first."""
     if reason := talk.choose().reason:
         warn(reason)
+    with suppress(ForewordError):  # what is wrong with the whole prompt is told by the turn itself
+        for loss in find_losses(talk.look()):
+            warn(clean_line(loss))
     session = talk.session
     if session and (waiting := len(await talk.gateway.sessions.list_unfinished(session.id))):
         warn(f"{count(waiting, 'earlier message')} of this session {'is' if waiting == 1 else 'are'} answered first")
