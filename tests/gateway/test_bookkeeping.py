@@ -1,15 +1,14 @@
 """Claims about the ledger in a running gateway: what providers receive, what it costs, and what is told of it."""
 
-import asyncio
 import json
 from itertools import pairwise
 
 import pytest
-from house import CONFIG, end, open_house, open_rows, read_log, say, until
+from house import CONFIG, end, open_rows, read_log, say, until
 
 from foreword.gateway.message import Errand, Incoming
 from foreword.store.ledgers import find_touched
-from foreword.testing import NOON, Called, MovedClock, Refuses, Says, listen, write_files
+from foreword.testing import NOON, Called, MovedClock, Refuses, Says, write_files
 from foreword.words import Delivery, Trust
 
 RULE = "Say less than you know, and never more than you were asked.\n"
@@ -52,27 +51,6 @@ def clock():
     return MovedClock(NOON)
 
 
-@pytest.fixture
-def stand_in(clock):
-    """A provider on the loopback, with the same clock."""
-    with listen(clock=clock) as one:
-        yield one
-
-
-@pytest.fixture
-def run(tmp_path, stand_in, clock):
-    """Have a talk with the gateway of a house."""
-
-    def run(talk, files=FILES, **options):
-        async def main():
-            async with open_house(tmp_path, stand_in, files, clock=clock, **options) as gateway:
-                return await talk(gateway)
-
-        return asyncio.run(main())
-
-    return run
-
-
 def edit(gateway, folder, **files):
     """Edit files, and let the gateway see it at once."""
     write_files(folder, {name.replace("__", "/") + ".md": text for name, text in files.items()})
@@ -89,7 +67,7 @@ def test_an_edit_is_said_once_and_moves_nothing(tmp_path, stand_in, clock, run):
             assert (await say(gateway, f"Message {number}")).text == "Yes."
             clock.move(30)
 
-    run(talk)
+    run(talk, FILES)
     requests = stand_in.requests
     assert all(extends(one, other) for one, other in pairwise(requests))
     assert ["40. Say more" in json.dumps(one.body["messages"][-1]) for one in requests] == [
@@ -111,7 +89,7 @@ def test_a_restart_changes_nothing(tmp_path, stand_in, clock, run):
         clock.move(60)
         await say(gateway, "Three")
 
-    run(first)
+    run(first, FILES)
     run(second, {**FILES, "SOUL.md": EDITED})
     assert all(extends(one, other) for one, other in pairwise(stand_in.requests))
     assert "40. Say more" not in json.dumps(stand_in.requests[2].body["messages"][-1])
@@ -127,7 +105,7 @@ def test_a_cold_cache_takes_up_what_was_said(tmp_path, stand_in, clock, run):
         clock.move(3 * 3600)
         await say(gateway, "Three")
 
-    run(talk)
+    run(talk, FILES)
     one, two, three = stand_in.requests
     assert read_system(one) == read_system(two)
     assert "40. Say more" in read_system(three)
@@ -168,7 +146,7 @@ def test_what_is_predicted_is_what_is_reported(tmp_path, stand_in, clock, run):
             await say(gateway, f"Message {number}")
             clock.move(1200 if number == 8 else 45)
 
-    run(talk)
+    run(talk, FILES)
     calls = [event for event in read_log(tmp_path) if event[0] == "api_call"]
     assert len(calls) == len(stand_in.requests) == 15
     scale = [one.counted.total for one in stand_in.requests]
@@ -277,7 +255,7 @@ def test_a_fork_knows_what_it_was_told(tmp_path, stand_in, run):
         early = await gateway.sessions.fork(first.session, 1)
         await say(gateway, "Four", session=early.id)
 
-    run(talk)
+    run(talk, FILES)
     two, three, four = stand_in.requests[1:]
     assert extends(two, three)
     assert "40. Say more" in read_system(four)
@@ -294,7 +272,7 @@ def test_a_turn_that_says_nothing_has_told_nothing(tmp_path, stand_in, run):
         await say(gateway, "Two")
         await say(gateway, "Three")
 
-    run(talk)
+    run(talk, FILES)
     refused, newest = stand_in.requests[1:]
     assert "40. Say more" in json.dumps(refused.body["messages"][-1])
     assert newest.raw.decode().count("40. Say more") == 1
@@ -313,7 +291,7 @@ def test_a_turn_that_goes_on_says_nothing_new(tmp_path, stand_in, run):
         await end(gateway, accepted.turn)
         await say(gateway, "Three")
 
-    run(talk)
+    run(talk, FILES)
     *before, newest = stand_in.requests
     assert not any("40. Say more" in request.raw.decode() for request in before)
     assert "40. Say more" in json.dumps(newest.body["messages"][-1])
@@ -355,7 +333,7 @@ def test_a_forgotten_memory_leaves_the_prompt_at_once(tmp_path, stand_in, run):
         await say(gateway, "And?")
         return path
 
-    path = run(talk)
+    path = run(talk, FILES)
     assert path not in read_system(stand_in.requests[-1])
     assert "Prompt Updates" not in json.dumps(stand_in.requests[-1].body["messages"])
     with open_rows(tmp_path) as state:
@@ -383,7 +361,7 @@ def test_an_edit_that_is_taken_back(tmp_path, stand_in, run, broken):
         edit(gateway, tmp_path, SOUL=SOUL)
         await say(gateway, "Three")
 
-    run(talk)
+    run(talk, FILES)
     newest = stand_in.requests[-1]
     assert "40. Say less" in read_system(newest)
     assert "40. Say more" not in json.dumps(newest.body["messages"]) or VOID in read_newest(newest)
@@ -403,7 +381,7 @@ def test_a_turn_that_goes_on_knows_what_it_said(tmp_path, stand_in, run):
         edit(gateway, tmp_path, SOUL=SOUL)
         await say(gateway, "Four")
 
-    run(talk)
+    run(talk, FILES)
     requests = stand_in.requests
     assert all(extends(one, other) for one, other in pairwise(requests))
     assert requests[-2].raw.decode().count("40. Say more") == 1
@@ -470,7 +448,7 @@ def test_idle_runs_keep_the_cache_known(tmp_path, stand_in, clock, run):
             await say(gateway, "Look.", errand=errand, channel="schedule")
             clock.move(240)
 
-    run(talk)
+    run(talk, FILES)
     calls = list_facts(tmp_path, "api_call", "cache")
     assert [facts["predicted"]["read"] > 0 for facts in calls] == [False, *[True] * 5]
     assert {facts["blame"] and facts["blame"]["cause"] for facts in calls} == {None, "history"}  # it is not said again
@@ -486,7 +464,7 @@ def test_a_damaged_ledger_begins_anew(tmp_path, run, damage):
             state.execute("UPDATE ledgers SET frozen = ?", (damage,))
         return await say(gateway, "Two")
 
-    assert run(talk).text == "Yes."
+    assert run(talk, FILES).text == "Yes."
     with open_rows(tmp_path) as state:
         state.execute("UPDATE ledgers SET frozen = ?", (damage,))
         assert len(list(find_touched(state, lambda _: False))) == 1

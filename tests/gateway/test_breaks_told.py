@@ -1,20 +1,19 @@
 """Claims about breaks in a running gateway: told by section and byte, by command and diff, and never too much."""
 
-import asyncio
 import json
 import os
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from house import CONFIG, open_house, read_log, say
+from house import CONFIG, read_log, say
 
 from foreword.cli import main
 from foreword.events.breaks import find_breaks
 from foreword.events.event import Reader
 from foreword.events.filter import Filter
 from foreword.store.open import read_events
-from foreword.testing import MovedClock, listen, write_files
+from foreword.testing import MovedClock, write_files
 from foreword.words import Trust
 
 ALICE = Reader(user="alice", clearance=Trust.FULL)
@@ -35,27 +34,6 @@ def edit(gateway, folder, name, text):
 def clock():
     """A clock a few hours before now, since commands ask about the last day."""
     return MovedClock(datetime.now(UTC) - timedelta(hours=6))
-
-
-@pytest.fixture
-def stand_in(clock):
-    """A provider on the loopback, with the same clock."""
-    with listen(clock=clock) as one:
-        yield one
-
-
-@pytest.fixture
-def run(tmp_path, stand_in, clock):
-    """Have a talk with the gateway of a house."""
-
-    def run(talk, files=FILES):
-        async def main():
-            async with open_house(tmp_path, stand_in, files, clock=clock) as gateway:
-                return await talk(gateway)
-
-        return asyncio.run(main())
-
-    return run
 
 
 @pytest.fixture
@@ -108,7 +86,7 @@ def test_a_pause(tmp_path, clock, run):
         clock.move(2 * 3600)
         await say(gateway, "Two")
 
-    run(talk)
+    run(talk, FILES)
     assert [(one.cause, one.breaks) for one in look(tmp_path).losses] == [("expired", 1)]
 
 
@@ -171,7 +149,7 @@ def test_what_was_sent_is_compared(tmp_path, run, type_in):
         edit(gateway, tmp_path, "SOUL.md", EDITED)
         return one.turn, (await say(gateway, "Two")).turn
 
-    value = json.loads(type_in("diff", *run(talk), "--json")[1])
+    value = json.loads(type_in("diff", *run(talk, FILES), "--json")[1])
     what = {change["id"]: change["what"] for change in value["changes"]}
     assert (what["soul"], what["updates"], value["move"]) == ("same", "added", None)
     assert (value["moves"][0]["deed"], value["breaks"]) == ("append", [])

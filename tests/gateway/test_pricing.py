@@ -1,15 +1,14 @@
 """Claims about the price of an edit: what is quoted for each session is what its next call then costs."""
 
-import asyncio
 import json
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from house import CONFIG, open_house, say
+from house import CONFIG, say
 
 from foreword.cli import main
-from foreword.testing import NOON, MovedClock, listen, write_files
+from foreword.testing import NOON, MovedClock, write_files
 
 RULE = "Say less than you know, and never more than you were asked.\n"
 SOUL = "".join(f"{number}. {RULE}" for number in range(1, 90))
@@ -27,27 +26,6 @@ FILES = {
 def clock():
     """A clock that only moves when it is told to."""
     return MovedClock(NOON)
-
-
-@pytest.fixture
-def stand_in(clock):
-    """A provider on the loopback, with the same clock."""
-    with listen(clock=clock) as one:
-        yield one
-
-
-@pytest.fixture
-def run(tmp_path, stand_in, clock):
-    """Have a talk with the gateway of a house."""
-
-    def run(talk, files=FILES):
-        async def main():
-            async with open_house(tmp_path, stand_in, files, clock=clock) as gateway:
-                return await talk(gateway)
-
-        return asyncio.run(main())
-
-    return run
 
 
 @pytest.fixture
@@ -79,7 +57,7 @@ def find_offers(one):
 
 def test_each_session_has_a_price(tmp_path, run, ask):
     """An edit of SOUL.md is priced for everybody who was told it, under four policies, and summed up."""
-    run(talk_a_while)
+    run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED})
     told = ask("SOUL.md", "--json")
     assert {(one["user"], one["room"], one["channel"]) for one in told["sessions"]} == {
@@ -103,7 +81,7 @@ def test_each_session_has_a_price(tmp_path, run, ask):
 
 def test_the_price_of_now_is_what_is_billed(tmp_path, stand_in, run, ask):
     """What `now` says is billed again is what the provider then reads less than it would have."""
-    run(talk_a_while)
+    run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED})
     (mine,) = (one for one in ask("SOUL.md", "--json")["sessions"] if one["user"] == "alice")
     shown = ask("SOUL.md", "--apply", "now")
@@ -122,7 +100,7 @@ def test_the_price_of_now_is_what_is_billed(tmp_path, stand_in, run, ask):
 
 def test_a_text_that_nobody_has_saved(tmp_path, run, ask):
     """A text is priced as if the file had it, and neither the file nor the state is touched."""
-    run(talk_a_while)
+    run(talk_a_while, FILES)
     write_files(tmp_path, {"draft.md": EDITED})
     assert ask("SOUL.md", "--json")["spared"]["same"] == 3
     told = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--json")
@@ -137,7 +115,7 @@ def test_a_text_that_nobody_has_saved(tmp_path, run, ask):
 
 def test_a_cold_cache_has_nothing_to_lose(tmp_path, clock, run, ask):
     """Hours later nothing is billed again, and a day later nobody is expected to go on."""
-    run(talk_a_while)
+    run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED})
     clock.move(3 * 3600)
     for one in ask("SOUL.md", "--json")["sessions"]:
@@ -151,7 +129,7 @@ def test_a_cold_cache_has_nothing_to_lose(tmp_path, clock, run, ask):
 
 def test_a_file_of_one_person(tmp_path, run, ask):
     """A file of one person is priced where that person speaks alone, and nowhere else."""
-    run(talk_a_while)
+    run(talk_a_while, FILES)
     write_files(tmp_path, {"USER.md": "Alice binds books, and boats.\n", "draft.md": EDITED})
     told = ask("USER.md", "--json")
     assert [one["user"] for one in told["sessions"]] == ["alice"]
@@ -163,7 +141,7 @@ def test_a_file_of_one_person(tmp_path, run, ask):
 
 def test_a_file_that_is_gone(tmp_path, run, ask):
     """A file that was deleted is an edit, too; one that never was is refused."""
-    run(talk_a_while)
+    run(talk_a_while, FILES)
     (tmp_path / "USER.md").unlink()
     (one,) = ask("USER.md", "--json")["sessions"]
     assert one["user"] == "alice"
@@ -173,7 +151,7 @@ def test_a_file_that_is_gone(tmp_path, run, ask):
 
 def test_what_has_no_price(tmp_path, run, ask):
     """A file in no prompt, a folder, a binary file, one outside, and the configuration are each told in words."""
-    run(talk_a_while)
+    run(talk_a_while, FILES)
     (tmp_path / "binary.md").write_bytes(b"\x00\x01")
     assert "notes.txt is in no prompt" in ask("notes.txt")
     assert "nothing to decide" in ask("notes.txt", "--apply", "now", code=2)
@@ -199,7 +177,7 @@ def test_without_a_session(tmp_path, ask):
 
 def test_one_session(tmp_path, run, ask):
     """One session is asked by the beginning of its id; one that is not there is named."""
-    run(talk_a_while)
+    run(talk_a_while, FILES)
     write_files(tmp_path, {"SOUL.md": EDITED})
     first = ask("SOUL.md", "--json")["sessions"][0]["session"]
     assert [one["session"] for one in ask("SOUL.md", "--json", "--session", first[:8])["sessions"]] == [first]
@@ -235,7 +213,7 @@ def test_a_decision_is_said_in_a_sentence(tmp_path, ask, policy, said):
 
 def test_a_decision_about_what_everybody_has(run, ask):
     """Where every session had the text already, it is said that nothing differs."""
-    run(talk_a_while)
+    run(talk_a_while, FILES)
     answer = ask("SOUL.md", "--apply", "cold")
     assert "nothing differs for a session that goes on" in answer
     assert "3 sessions had this text already" in answer
