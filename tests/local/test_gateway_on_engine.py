@@ -65,8 +65,8 @@ def test_a_session_of_the_gateway(tmp_path, environ):
     calls = read_log(tmp_path, "api_call", "tokens_in", "tokens_out", "cache_read")
     assert len(calls) == len(SAID)
     turns = [(tokens - read, tokens - before - said, said) for (before, said, _), (tokens, _, read) in pairwise(calls)]
-    # Whatever else had moved would be evaluated without having been added. An answer whose text has other tokens than it
-    # was said with is evaluated once more, which depends on what the model happens to say.
+    # Whatever else had moved would be evaluated without having been added. An answer whose text has other tokens than
+    # it was said with is evaluated once more, which depends on what the model happens to say.
     assert all(0 < evaluated <= MOST * (new + said) for evaluated, new, said in turns), calls
     assert sum(evaluated <= MOST * new for evaluated, new, _ in turns) >= len(turns) // 2, calls
     told = [json.loads(facts).get("ledger") for (facts,) in read_log(tmp_path, "prompt_built", "metadata")]
