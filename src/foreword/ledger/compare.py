@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from foreword.errors import InputError
 from foreword.ledger.change import Change, list_changes
-from foreword.ledger.choice import Case, Choice, Moment, choose, look
+from foreword.ledger.choice import HIDDEN, Case, Choice, Moment, choose, look
 from foreword.ledger.cost import find_difference
-from foreword.ledger.line import Base, Channel, draw_blocks, lead, replay
+from foreword.ledger.line import Base, Channel, Update, draw_blocks, lead, replay
 from foreword.ledger.notice import add_tail, settle, write
 from foreword.ledger.standing import Decision, Deed, Ground, Rebase, Standing, pick
 from foreword.ledger.state import Frozen, digest
@@ -37,6 +37,8 @@ def compare(frozen: Frozen | None, wanted: Wanted, moment: Moment) -> Standing:
         facts=moment.facts,
     )
     choice, ground, reason = choose(case)
+    if list_gone(case):  # what was said is rewritten, whatever else moves
+        ground, reason = Ground.PRIVATE, HIDDEN
     return carry_out(case, choice, find_rebase(case, choice, ground, reason), reason)
 
 
@@ -55,7 +57,7 @@ def find_rebase(case: Case, choice: Choice, ground: Ground | None, reason: str) 
 def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> Standing:
     """Make what is sent of a choice."""
     wanted, frozen, layout = case.wanted, case.frozen, case.wanted.layout
-    gone = tuple(update for update in (*frozen.settled, *frozen.updates) if update.id in case.gone)
+    gone = list_gone(case)
     settled = tuple(update for update in choice.settled if update not in gone)
     notice = settle(layout, filter(wanted.heard_of, settled))
     decisions = tuple(decide(case, choice, rebase, reason))
@@ -71,10 +73,15 @@ def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) ->
         updates=(*choice.kept, *choice.appended),
         settled=tuple(one for one in (*frozen.settled, *settled) if one not in gone)[-REMEMBERED:],
         notice=notice,
-        scrub=tuple(update.said for update in gone),
+        scrub=tuple(sorted((update.said for update in gone), key=len, reverse=True)),
         heard=digest(wanted.said),
         inserted=write(layout, pick(choice.appended, Channel.SYSTEM), ""),
     )
+
+
+def list_gone(case: Case) -> tuple[Update, ...]:
+    """List the updates of which no word may stay."""
+    return tuple(update for update in (*case.frozen.settled, *case.frozen.updates) if update.id in case.gone)
 
 
 def find_reason(decisions: tuple[Decision, ...], reason: str) -> str:

@@ -89,6 +89,6 @@ def separate(block: Block, separator: str) -> Block:
 
 def scrub(text: str, gone: Sequence[str]) -> str:
     """Take what may not be seen any more out of a text of the history; nothing says that it was there."""
-    for said in gone:
+    for said in sorted(gone, key=len, reverse=True):  # one may begin as another does
         text = text.replace(f"{said}\n\n", "").replace(f"\n\n{said}", "").replace(said, "")
     return LEFT.sub("", text) if gone else text
