@@ -1,14 +1,17 @@
 """Claims about the ledger in a running gateway: what providers receive, what it costs, and what is told of it."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from house import CONFIG, end, open_rows, read_log, say, until
 
 from foreword.gateway.message import Errand, Incoming
+from foreword.runtime.accounting import Accounting
 from foreword.store.ledgers import find_touched
-from foreword.testing import NOON, Called, MovedClock, Refuses, Says, write_files
+from foreword.testing import NOON, Called, MovedClock, Refuses, Says, make_workspace, write_files
+from foreword.turn import Turn
 from foreword.words import Delivery, Trust
 
 RULE = "Say less than you know, and never more than you were asked.\n"
@@ -468,3 +471,33 @@ def test_a_damaged_ledger_begins_anew(tmp_path, run, damage):
     with open_rows(tmp_path) as state:
         state.execute("UPDATE ledgers SET frozen = ?", (damage,))
         assert len(list(find_touched(state, lambda _: False))) == 1
+
+
+def test_a_light_run_leaves_the_ledger_alone(tmp_path, run):
+    """A light run has another prompt and little of the past, so what its session has sent is what it was before it."""
+    errand = Errand(schedule="look", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
+
+    def read_ledgers():
+        with open_rows(tmp_path) as state:
+            return state.execute("SELECT * FROM ledgers").fetchall()
+
+    async def talk(gateway):
+        await say(gateway, "Look.", errand=errand, channel="schedule")
+        before = read_ledgers()
+        await say(gateway, "Look.", errand=replace(errand, light=True), channel="schedule")
+        return before, read_ledgers()
+
+    before, after = run(talk, FILES)
+    assert len(before) == 1
+    assert after == before
+
+
+def test_a_provider_that_does_not_say_what_it_used(tmp_path):
+    """A call without usage was sent all the same: the ledger goes on with it, and nothing is accounted for."""
+    workspace = make_workspace(tmp_path, FILES)
+    assembly = workspace.assemble(Turn(user="alice", situation="dm", message="Hello", now=NOON))
+    accounting = Accounting(assembly, "anthropic", None, "t1")
+    accounting.mark(assembly.envelope("anthropic").request, NOON)
+    settled = accounting.settle(None, {})
+    assert settled.account is None
+    assert settled.frozen.calls == 1
