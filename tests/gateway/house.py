@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import sqlite3
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 
 from foreword.gateway.gateway import Rhythm
 from foreword.gateway.message import Incoming
@@ -70,6 +70,13 @@ def read_log(folder):
     with closing(sqlite3.connect(os.path.join(folder, ".foreword", "events.sqlite"))) as log:
         rows = log.execute("SELECT event_type, level, error, metadata FROM events ORDER BY id").fetchall()
     return [(kind, level, error or "", json.loads(facts or "{}")) for kind, level, error, facts in rows]
+
+
+def follow_log(folder):
+    """Read the log of a house whose gateway is open; it has no tables until its first rows are written."""
+    with suppress(sqlite3.OperationalError):
+        return read_log(folder)
+    return []
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import asyncio
 import re
 from datetime import UTC, datetime
 
-from house import CONFIG, end, open_house, open_rows, read_log, until
+from house import CONFIG, end, follow_log, open_house, open_rows, until
 
 from foreword.gateway.message import Incoming, State
 from foreword.gateway.working import Patience
@@ -55,7 +55,7 @@ async def live_through(gateway, clock, stand_in, folder):
     clock.move(60)
     reply = await end(gateway, queued.turn)
     assert (reply.state, reply.text) == (State.ANSWERED, "It did.")
-    await until(lambda: any(row[0] == "message_sent" and row[3]["attempt"] == 2 for row in read_log(folder)))
+    await until(lambda: any(row[0] == "message_sent" and row[3]["attempt"] == 2 for row in follow_log(folder)))
     return queued
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from house import CONFIG, FILES, open_house, read_log, say, until
+from house import CONFIG, FILES, follow_log, open_house, read_log, say, until
 from test_outbox import Post
 
 from foreword.events.event import EventType
@@ -182,7 +182,7 @@ def test_a_text_that_never_was_good(tmp_path, stand_in):
             await say(gateway, "Hello.")
             await until(lambda: owner.heard)
             (tmp_path / "SOUL.md").write_text("Calm.\n")
-            await until(lambda: any("mended" in facts for *_, facts in read_log(tmp_path)))
+            await until(lambda: any("mended" in facts for *_, facts in follow_log(tmp_path)))
 
     asyncio.run(run())
     (said,) = owner.heard

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from clockwork import CONFIG, MORNING, Kept, open_clockwork
-from house import LIVELY, QUICK, SOON, find_environ, open_rows, read_log, until
+from house import LIVELY, QUICK, SOON, find_environ, follow_log, open_rows, read_log, until
 
 from foreword.gateway.channel import Chat
 from foreword.gateway.message import Incoming, State
@@ -361,6 +361,6 @@ def test_where_people_look(tmp_path, stand_in, spoke):
 
 
 def list_after(folder, kind):
-    """List the types that the log has after the first one of a type."""
-    kinds = [one for one, *_ in read_log(folder)]
+    """List the types that the log of an open house has after the first one of a type."""
+    kinds = [one for one, *_ in follow_log(folder)]
     return kinds[kinds.index(kind) :] if kind in kinds else []
