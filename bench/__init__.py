@@ -7,8 +7,8 @@ from foreword.figure import Figure
 from foreword.simulate import benchmark
 
 MODULES = (
-    "warm", "cold", "start", "memory", "signal", "arithmetic", "living", "cache_local", "events", "gateway", "telegram",
-    "local",
+    "warm", "cold", "start", "memory", "signal", "arithmetic", "living", "cache_local", "events", "gateway",
+    "long_sessions", "telegram", "local",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -105,7 +105,7 @@ async def talk(gateway: Gateway, person: int) -> Reply:
 class Bare:
     """The same turns by pydantic-ai alone."""
 
-    def __init__(self, workspace: Workspace, environ: dict[str, str]) -> None:
+    def __init__(self, workspace: Workspace, environ: dict[str, str], past: Sequence[ModelMessage] | None = None) -> None:
         turn = Turn(user="alice", situation="dm", message="What is on this week?", model=MODEL)
         assembly = workspace.assemble(turn)
         tools = [
@@ -116,11 +116,12 @@ class Bare:
         self._client = AsyncAnthropic(api_key="k", base_url=environ["ANTHROPIC_BASE_URL"])
         model = AnthropicModel(MODEL.partition(":")[2], provider=AnthropicProvider(anthropic_client=self._client))
         self._agent = Agent(model, instructions=text, toolsets=[ExternalToolset(tools)])
-        self._history: list[ModelMessage] = []
+        self._begins_anew = past is None
+        self._history = list(past or ())
 
     async def talk(self, number: int) -> None:
         """Send a message and wait for its answer."""
-        if number % LENGTH == 0:
+        if self._begins_anew and number % LENGTH == 0:
             self._history = []
         async with self._agent.run_stream("What is on this week?", message_history=self._history) as stream:
             await stream.get_output()

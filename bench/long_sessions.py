@@ -1,0 +1,147 @@
+"""Long sessions: what a turn costs of our own processor as its past grows, beside a bare pydantic-ai loop in the same run.
+
+The provider is the stand-in in a process of its own, so nothing of it counts. The bare loop has the same prompt, the same
+tools and the same past in memory, and keeps nothing. A turn of the past has a call of a tool, its result and an answer.
+"""
+
+import asyncio
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+
+from bench.figure import Figure
+from bench.gateway import MODEL, Bare, run_provider, talk
+from bench.sample import make_sample
+from foreword.frozen import frozen
+from foreword.gateway.admission import admit
+from foreword.gateway.lane import find_lane
+from foreword.gateway.message import Incoming
+from foreword.gateway.opening import open_gateway
+from foreword.gateway.past import Kind, Piece, add_piece
+from foreword.gateway.preparing import weigh
+from foreword.runtime.history import dump, say
+from foreword.store.state import open_state
+from foreword.workspace import Workspace, open_workspace
+
+LENGTHS = (10, 100, 300, 1_000)
+WARM = 3  # turns that are not measured: the first has everything to read
+TURNS = 12
+BEAT = 0.001  # seconds between two looks at whether the loop still answers
+SEED = 7
+WORDS = (
+    "the notes of that week say where each box went and who has the key to the shed behind the old house while nobody "
+    "asked for the bill from März which came to 1,204.50 € and was paid on Tuesday"
+).split()
+
+
+def run() -> Iterator[Figure]:
+    """Measure sessions of each length, the short ones first."""
+    with tempfile.TemporaryDirectory() as folder, run_provider() as url:
+        make_sample(Path(folder))
+        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
+        with open_workspace(folder) as workspace:
+            pasts = {length: make_past(length) for length in LENGTHS}
+            keep(workspace, pasts)
+            yield from asyncio.run(measure(workspace, environ, pasts))
+
+
+def make_past(turns: int) -> Sequence[Sequence[ModelMessage]]:
+    """Make up so many turns of about two kilobytes, always the same ones."""
+    chance = random.Random(SEED)  # noqa: S311 - the same words in every run
+
+    def write(words: int) -> str:
+        return " ".join(chance.choices(WORDS, k=words))
+
+    def make_turn(number: int) -> Sequence[ModelMessage]:
+        name, call = "memory_search", f"toolu_{number:06}"
+        return (
+            say(f"<now>\n{write(12)}\n</now>", write(40)),
+            ModelResponse(parts=[TextPart(content=write(10)), ToolCallPart(name, {"query": write(4)}, call)]),
+            ModelRequest(parts=[ToolReturnPart(tool_name=name, content=write(160), tool_call_id=call)]),
+            ModelResponse(parts=[TextPart(content=write(120))]),
+        )
+
+    return [make_turn(number) for number in range(turns)]
+
+
+def keep(workspace: Workspace, pasts: Mapping[int, Sequence[Sequence[ModelMessage]]]) -> None:
+    """Keep each past as that of a session, as if it had been said."""
+    meter = workspace.ground.measure(MODEL)
+    with closing(open_state(workspace.state).connection) as state:
+        state.execute("BEGIN")
+        for length, past in pasts.items():
+            incoming = Incoming(text="Hello", user="alice", channel=name(length))
+            session = admit(state, incoming, find_lane(incoming, workspace.config).lane, datetime.now(UTC)).session
+            for messages in past:
+                tokens = weigh(meter, tuple(messages))
+                add_piece(state, session.id, Piece(kind=Kind.TURN, messages=dump(messages), tokens=tokens))
+        state.execute("COMMIT")
+
+
+def name(length: int) -> str:
+    """Name the channel whose session has so many turns, as `talk` does."""
+    return f"line-{length}"
+
+
+@frozen
+class Spent:
+    """What turns took, in milliseconds: of this process's processor in the mean, and the usual longest stall."""
+
+    cpu: float
+    stall: float
+
+
+async def measure(
+    workspace: Workspace, environ: dict[str, str], pasts: Mapping[int, Sequence[Sequence[ModelMessage]]]
+) -> list[Figure]:
+    """Measure both loops at each length."""
+    figures = []
+    async with open_gateway(workspace, environ) as gateway:
+        for length, past in pasts.items():
+            bare = Bare(workspace, environ, [message for messages in past for message in messages])
+            ours = await spend(lambda _, length=length: talk(gateway, length))
+            theirs = await spend(bare.talk)
+            await bare.close()
+            beside = f"a bare pydantic-ai loop: {theirs.cpu:.1f} and {theirs.stall:.1f} ms"
+            figures += [
+                Figure(name=f"after {length:,} turns, processor", value=ours.cpu, unit="ms", baseline=beside),
+                Figure(name=f"after {length:,} turns, longest stall", value=ours.stall, unit="ms"),
+            ]
+    return figures
+
+
+async def spend(call: Callable[[int], Awaitable[object]]) -> Spent:
+    """Measure some turns, one after the other."""
+    for number in range(WARM):
+        await call(1 + number)
+    stalls = []
+    before = time.process_time()
+    for number in range(TURNS):
+        stalls.append(await watch(call(1 + WARM + number)))
+    return Spent(cpu=(time.process_time() - before) * 1_000 / TURNS, stall=statistics.median(stalls))
+
+
+async def watch(turn: Awaitable[object]) -> float:
+    """Run a turn, and find the longest time in which the loop did nothing else, in milliseconds."""
+    longest = 0.0
+
+    async def beat() -> None:
+        nonlocal longest
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(BEAT)
+            longest = max(longest, time.perf_counter() - before - BEAT)
+
+    beating = asyncio.create_task(beat())
+    try:
+        await turn
+    finally:
+        beating.cancel()
+    return longest * 1_000
