@@ -18,6 +18,7 @@ from foreword.local.setup import locate, prepare
 from foreword.runtime.choosing import EMBEDDED
 from foreword.runtime.ears import Ears, Words
 from foreword.runtime.history import Messages, recount
+from foreword.runtime.stretch import stretch
 from foreword.runtime.loop import Bounds, Loop, Work
 from foreword.runtime.models import Models
 from foreword.testing import Heard, Listeners
@@ -83,6 +84,6 @@ async def say(loop: Loop, workspace: foreword.Workspace, session: str, message: 
     assembly = workspace.assemble(turn)
     trace = Trace(Heard(), find_context(assembly))
     with trace.step(EventType.MESSAGE_RECEIVED) as received:
-        outcome = await loop.run(Work(assembly=assembly, history=history), received, Ears(delta=hear))
+        outcome = await loop.run(Work(assembly=assembly, history=stretch(history)), received, Ears(delta=hear))
     last = time.perf_counter() - begin
     return Spoken(first=firsts[0], last=last, usage=outcome.usage, messages=(*history, *outcome.messages))

@@ -9,6 +9,7 @@ from foreword.events.reader import find_context
 from foreword.events.trace import Trace
 from foreword.runtime.ears import DEAF, Ears, Words
 from foreword.runtime.history import recount
+from foreword.runtime.stretch import stretch
 from foreword.runtime.loop import Bounds, Loop, Work
 from foreword.runtime.models import open_models
 from foreword.runtime.retrying import Retrying
@@ -71,7 +72,7 @@ class Embedded:
         self.assembly = self.workspace.assemble(turn)
         trace = Trace(self.heard, find_context(self.assembly))
         with trace.step(EventType.MESSAGE_RECEIVED, length=len(turn.message)) as received:
-            return await self.loop.run(Work(assembly=self.assembly, history=history, **more), received, ears)
+            return await self.loop.run(Work(assembly=self.assembly, history=stretch(history), **more), received, ears)
 
 
 def ask(running, path, body=None):

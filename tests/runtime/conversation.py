@@ -8,6 +8,7 @@ from foreword.events.reader import find_context
 from foreword.events.trace import Trace
 from foreword.runtime.ears import Ears
 from foreword.runtime.history import recount
+from foreword.runtime.stretch import stretch
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.models import Models
 from foreword.runtime.retrying import Retrying
@@ -131,7 +132,7 @@ class Conversation:
         ears = Ears(delta=self.note_delta, step=self.note_step, ask=self.decide, begin=self.note_begun)
         try:
             with trace.step(EventType.MESSAGE_RECEIVED, length=len(message)) as received:
-                work = Work(assembly=self.assembly, history=self.history, taken=taken)
+                work = Work(assembly=self.assembly, history=stretch(self.history), taken=taken)
                 outcome = await loop.run(work, received, ears)
         finally:
             await models.close()

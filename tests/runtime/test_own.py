@@ -1,7 +1,6 @@
 """Claims about owning a request, without HTTP: ours is in it, the library's is not, and it is marked whole."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from conversation import LAMPS, MODELS, Conversation, with_tools
@@ -50,7 +49,7 @@ def test_ours(tmp_path, shape):
     where = next(name for name in ("messages", "input", "contents") if name in envelope.request)
     newest = envelope.request[where][-1]
     texts = tuple(part["text"] for part in newest.get("content") or newest["parts"])
-    body = own(FINISHED[shape], Sending(envelope=envelope, said=(Spoken(texts=texts),), max_tokens=64))
+    body = own(FINISHED[shape], Sending(envelope=envelope, said=(Spoken(texts=texts),), max_tokens=64)).request
     assert "theirs" not in json.dumps(body)
     assert not {"tool_choice", "toolConfig", "cache_control"} & body.keys()
     for name in envelope.request:
@@ -62,7 +61,7 @@ def test_ours(tmp_path, shape):
 def test_the_limit_as_an_address_knows_it():
     """Where the library writes the older name of the limit, the address knows no other."""
     body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9}
-    assert own(body, send("openai", {"model": "m", "messages": []}))["max_tokens"] == 64
+    assert own(body, send("openai", {"model": "m", "messages": []})).request["max_tokens"] == 64
 
 
 @pytest.mark.parametrize("shape", MODELS)
@@ -86,20 +85,18 @@ def test_told_in_the_middle(shape):
     where = "input" if shape == "responses" else "messages"
     said = (Spoken(texts=("one",), told="Be careful."), Spoken(texts=("two",)))
     theirs = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
-    body = own({"model": "m", where: theirs}, send(shape, {"model": "m", where: []}, said))
+    body = own({"model": "m", where: theirs}, send(shape, {"model": "m", where: []}, said)).request
     assert [message["role"] for message in body[where]] == ["user", "system", "assistant", "user"]
     assert body[where][1]["content"] == [{"type": TEXT[shape], "text": "Be careful."}]
 
 
-def test_whoever_marks_sees_it_whole():
-    """The marks are put on the finished request, and what they make of it is what is sent."""
-    seen = []
-
-    def mark(request):
-        seen.append(request)
-        return {**request, "marked": True}
-
-    sending = replace(send("anthropic", {"model": "m", "messages": []}), mark=mark)
-    body = own(FINISHED["anthropic"], sending)
-    assert body == {**seen[0], "marked": True}
-    assert seen[0]["messages"][0]["content"] == [{"type": "text", "text": text} for text in ("tail", "words")]
+@pytest.mark.parametrize("shape", MODELS)
+def test_places_of_what_was_said(shape):
+    """It is known where each message of a person stands, behind what opens the conversation."""
+    where = next(name for name in ("messages", "input", "contents") if name in FINISHED[shape])
+    theirs = FINISHED[shape][where][-1]
+    answer = {**theirs, "role": "assistant" if where != "contents" else "model"}
+    said = (Spoken(texts=("one",), told="Be careful."), Spoken(texts=("two",)))
+    owned = own({**FINISHED[shape], where: [theirs, answer, theirs]}, send(shape, {"model": "m", where: []}, said))
+    words = [json.dumps(owned.request[where][at]) for at in owned.said]
+    assert [text in words[at] for at, text in enumerate(("one", "two"))] == [True, True]

@@ -1,7 +1,7 @@
 """A request as the blocks that a provider's cache sees, in the order in which it sees them."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from foreword.frozen import frozen
@@ -64,57 +64,98 @@ def list_parts(content: Any, kind: str = "text") -> list[Any]:
     return [{"type": kind, "text": content}] if isinstance(content, str) else list(content or ())
 
 
-def list_anthropic(body: Body) -> Iterator[Part]:
-    """List tools, system and messages, as POST /v1/messages caches them."""
-    yield from (("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
+def list_tools(body: Body) -> Iterator[Part]:
+    """List the tools, which come first at all but Google."""
+    return (("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
+
+
+def open_anthropic(body: Body) -> Iterator[Part]:
+    """List tools and system, as POST /v1/messages caches them."""
+    yield from list_tools(body)
     yield from (("system", part, "") for part in list_parts(body.get("system")))
-    for at, message in enumerate(body["messages"]):
-        yield from ((f"{at} {message['role']}", part, "") for part in list_parts(message["content"]))
 
 
-def list_chat(body: Body) -> Iterator[Part]:
-    """List tools and messages, as POST /v1/chat/completions caches them."""
-    yield from (("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
-    for at, message in enumerate(body["messages"]):
-        yield from ((f"{at} {message['role']}", part, "") for part in list_parts(message.get("content")))
-        if rest := {name: value for name, value in message.items() if name not in ("role", "content")}:
-            yield f"{at} {message['role']}", rest, ""
-
-
-def list_responses(body: Body) -> Iterator[Part]:
-    """List tools, instructions and input, as POST /v1/responses caches them."""
-    yield from (("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
+def open_responses(body: Body) -> Iterator[Part]:
+    """List tools and instructions, as POST /v1/responses caches them."""
+    yield from list_tools(body)
     if body.get("instructions"):
         yield "instructions", body["instructions"], ""
-    for at, item in enumerate(body["input"]):
-        if "role" in item:
-            parts = list_parts(item["content"], "input_text")
-            yield from ((f"{at} {item['role']}", part, "") for part in parts)
-        else:
-            yield f"{at} {item.get('type', '')}".rstrip(), item, ""
 
 
-def list_gemini(body: Body) -> Iterator[Part]:
-    """List the system instruction, tools and contents, as generateContent caches them."""
+def open_gemini(body: Body) -> Iterator[Part]:
+    """List the system instruction and tools, as generateContent caches them."""
     yield "system", body.get("systemInstruction", ""), ""
-    yield from (("tool", tool, name_tool(tool)) for tool in body.get("tools", ()))
-    for at, content in enumerate(body["contents"]):
-        yield from ((f"{at} {content['role']}", part, "") for part in content["parts"])
+    yield from list_tools(body)
 
 
-LISTS: Mapping[str, Callable[[Body], Iterator[Part]]] = {
-    "anthropic": list_anthropic,
-    "openai": list_chat,
-    "responses": list_responses,
-    "gemini": list_gemini,
+def list_message(at: int, message: Body) -> Iterator[Part]:
+    """List the parts of a message of Anthropic."""
+    return ((f"{at} {message['role']}", part, "") for part in list_parts(message["content"]))
+
+
+def list_spoken(at: int, message: Body) -> Iterator[Part]:
+    """List the parts of a message of a chat, and what it has beside them."""
+    yield from ((f"{at} {message['role']}", part, "") for part in list_parts(message.get("content")))
+    if rest := {name: value for name, value in message.items() if name not in ("role", "content")}:
+        yield f"{at} {message['role']}", rest, ""
+
+
+def list_item(at: int, item: Body) -> Iterator[Part]:
+    """List the parts of an item of the input of a response; a call or its result is one by itself."""
+    if "role" in item:
+        yield from ((f"{at} {item['role']}", part, "") for part in list_parts(item["content"], "input_text"))
+    else:
+        yield f"{at} {item.get('type', '')}".rstrip(), item, ""
+
+
+def list_content(at: int, content: Body) -> Iterator[Part]:
+    """List the parts of a content of Google."""
+    return ((f"{at} {content['role']}", part, "") for part in content["parts"])
+
+
+@frozen
+class Shape:
+    """How a request of one shape is taken apart."""
+
+    field: str
+    """What the conversation is called."""
+    opens: Callable[[Body], Iterator[Part]]
+    """Lists what stands before it."""
+    goes_on: Callable[[int, Body], Iterator[Part]]
+    """Lists one message of it, by its number."""
+
+
+LISTS: Mapping[str, Shape] = {
+    "anthropic": Shape(field="messages", opens=open_anthropic, goes_on=list_message),
+    "openai": Shape(field="messages", opens=list_tools, goes_on=list_spoken),
+    "responses": Shape(field="input", opens=open_responses, goes_on=list_item),
+    "gemini": Shape(field="contents", opens=open_gemini, goes_on=list_content),
 }
+
+
+def list_conversation(shape: str, messages: Sequence[Body], start: int = 0) -> Iterator[Part]:
+    """List messages of a conversation, of which so many stand before them."""
+    goes_on = LISTS[shape].goes_on
+    for at, message in enumerate(messages, start):
+        yield from goes_on(at, message)
+
+
+def list_all(shape: str, body: Body) -> Iterator[Part]:
+    """List the parts of a request in one of the shapes."""
+    yield from LISTS[shape].opens(body)
+    yield from list_conversation(shape, body[LISTS[shape].field])
 
 
 def list_blocks(shape: str, body: Body) -> tuple[Block, ...]:
     """List the blocks of a request in one of the shapes."""
-    return tuple(make_block(*part) for part in LISTS[shape](body))
+    return make_blocks(list_all(shape, body))
+
+
+def make_blocks(parts: Iterable[Part]) -> tuple[Block, ...]:
+    """Make blocks of parts of a request."""
+    return tuple(make_block(*part) for part in parts)
 
 
 def list_ttls(shape: str, body: Body) -> tuple[str, ...]:
     """List how long the mark on each block of a request holds, without writing them all."""
-    return tuple(find_ttl(value) for _, value, _ in LISTS[shape](body))
+    return tuple(find_ttl(value) for _, value, _ in list_all(shape, body))

@@ -1,6 +1,6 @@
 """The ledger of one turn as it runs: each request is marked for the provider's cache, and each answer accounted for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from foreword.ledger.line import lead
 from foreword.ledger.standing import Ground
 from foreword.prices import Request, find_prices
 from foreword.runtime.diagnosing import ask
-from foreword.wire import Addressed, Marked, address
+from foreword.wire import Addressed, Marked, Segment, address, write_request
 
 HOUR = "1h"
 DIAGNOSING = ("anthropic", "responses")  # the shapes in which a provider can be asked
@@ -49,8 +49,8 @@ class Accounting:
         self._marked: Marked | None = None
         self._theirs = ""
 
-    def mark(self, request: Mapping[str, Any], at: datetime) -> Mapping[str, Any]:
-        """Mark a finished request, which is about to leave."""
+    def write(self, request: Mapping[str, Any], past: Sequence[Segment], at: datetime) -> bytes:
+        """Mark a finished request, which is about to leave, and write it with what stands before it."""
         meter = self._assembly.terms.meter
         to = Addressed(
             model=meter.facts.name,
@@ -60,10 +60,11 @@ class Accounting:
             stable=self._stable,
             turn=self._turn,
         )
-        self._marked, self._theirs = address(self._shape, request, self._frozen, to), ""
-        if not self.diagnosed:
-            return self._marked.request
-        return ask(self._shape, self._marked.request, self._frozen.last.answer if self._frozen else "")
+        self._marked, self._theirs = address(self._shape, request, self._frozen, to, past), ""
+        marked = self._marked.request
+        if self.diagnosed:
+            marked = ask(self._shape, marked, self._frozen.last.answer if self._frozen else "")
+        return write_request(self._shape, marked, self._marked.past)
 
     def hear(self, reason: str) -> None:
         """Hear what the provider itself says of the request."""

@@ -18,6 +18,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
 from foreword.assembly import Assembly
+from foreword.caching.blocks import LISTS
 from foreword.config.schema import Config
 from foreword.errors import ForewordError
 from foreword.events.budget import Grant, Purse
@@ -35,10 +36,11 @@ from foreword.runtime.models import Opened
 from foreword.runtime.outcome import OverBudget, ProviderError
 from foreword.runtime.own import Sending
 from foreword.runtime.retrying import Retrying
+from foreword.runtime.stretch import Before, Stretch
 from foreword.runtime.trouble import explain
 from foreword.runtime.wire import sending
 from foreword.turn import Turn
-from foreword.wire import Envelope
+from foreword.wire import Envelope, count_opening
 
 STOPPED = "stopped before the end"
 SPENT: ContextVar[list[tuple[Usage, float | None]]] = ContextVar("spent")
@@ -70,13 +72,16 @@ class Line:
 class Caller:
     """Calls the model of one turn."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, history: Sequence[Stretch] = ()) -> None:
         self._line = line
+        shape, meter = line.opened.shape, line.assembly.terms.meter
+        opening = count_opening(line.envelope.request[LISTS[shape].field])
+        self._before = Before(history, shape, meter, opening)
         self._heard = False
         self._used: list[tuple[Usage, float | None]] = []
         self._native = line.assembly.terms.meter.facts.native_tools
 
-    async def call(self, turn: Step, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
+    async def call(self, turn: Step, own: Sequence[ModelMessage]) -> ModelResponse:
         """Call the model with what was said before and in this turn, and again after each wait if that may help."""
         line, waits = self._line, self._line.retrying.waits
         for number, wait in enumerate((*waits, None), 1):
@@ -86,7 +91,7 @@ class Caller:
                     EventType.API_CALL, model=line.assembly.turn.model, prompt_hash=line.key, attempt=number
                 ) as call:
                     try:
-                        return await self._call(call, before, own)
+                        return await self._call(call, own)
                     except ProviderError as error:
                         error.tries = number
                         pause = line.retrying.choose(wait, error.wait) if error.passing and wait is not None else None
@@ -100,14 +105,14 @@ class Caller:
             await line.retrying.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
-    async def _call(self, call: Step, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
+    async def _call(self, call: Step, own: Sequence[ModelMessage]) -> ModelResponse:
         """Make one call: reserve, ask, settle, and tell what it used."""
         purse = self._line.listeners.purse
         purse = purse if purse and purse.concerns(call.trace.context) else None
         grant = await reserve(purse, call, self._foresee(own)) if purse else Grant(allowed=True)
         self._heard = False
         try:
-            response = await self._ask(call, before, own)
+            response = await self._ask(call, own)
         except BaseException as error:
             if purse and self._heard:
                 purse.settle(grant, None)
@@ -204,9 +209,9 @@ class Caller:
         known = [usd for _, usd in self._used if usd is not None]
         return usage, sum(known) if len(known) == len(self._used) else None
 
-    async def _ask(self, call: Step, before: Sequence[ModelMessage], own: Sequence[ModelMessage]) -> ModelResponse:
+    async def _ask(self, call: Step, own: Sequence[ModelMessage]) -> ModelResponse:
         """Send one request and listen to its answer."""
-        line, messages = self._line, (*before, *own)
+        line, messages = self._line, (*self._before.list_unwritten(), *own)
         fences = None if self._native else Fences()
         longest = self._bound_answer(own)
         what = Sending(
@@ -215,7 +220,7 @@ class Caller:
             max_tokens=longest,
             cache_key=make_cache_key(line.assembly.turn) if line.opened.keyed else "",
             told=line.assembly.terms.meter.facts.cache.system_messages,
-            mark=lambda request: line.accounting.mark(request, call.trace.timepiece.now()),
+            write=lambda owned: line.accounting.write(*self._before.take(owned), call.trace.timepiece.now()),
             hear=line.accounting.hear if line.accounting.diagnosed else None,
         )
         settings = ModelSettings(max_tokens=longest)

@@ -88,7 +88,7 @@ class Loop:
     async def ask(self, assembly: Assembly, above: Step) -> str:
         """Ask a model once, outside any turn: nothing is run, and what it says is all that comes of it."""
         line = self._connect(Work(assembly=assembly, apart=True), DEAF)
-        return read_text(await Caller(line).call(above, (), (open_turn(line.envelope),)))
+        return read_text(await Caller(line).call(above, (open_turn(line.envelope),)))
 
     def _connect(self, work: Work, ears: Ears, turn: str = "") -> Line:
         """Find the model of a turn, keep its prompt, and open its ledger."""
@@ -99,7 +99,8 @@ class Loop:
         return Line(
             assembly=assembly,
             opened=opened,
-            envelope=assembly.envelope(opened.shape),
+            # What was said before is not in it: the history has that as it was sent.
+            envelope=replace(assembly, turn=replace(assembly.turn, history=())).envelope(opened.shape),
             accounting=Accounting(assembly, opened.shape, work.frozen, turn, diagnosed=self._is_diagnosed(assembly)),
             key=self._listeners.prompts.keep(assembly) if self._listeners.prompts else "",
             config=self._workspace.config,

@@ -30,6 +30,7 @@ from foreword.runtime.history import (
 )
 from foreword.runtime.outcome import End, Ended, GaveUp, Outcome, ProviderError
 from foreword.runtime.silence import find_silence
+from foreword.runtime.stretch import Stretch
 from foreword.wire import Envelope
 
 NOTHING = "nothing more to say"
@@ -57,7 +58,7 @@ class Work:
     """A turn to be run."""
 
     assembly: Assembly
-    history: Messages = ()
+    history: tuple[Stretch, ...] = ()
     """What was said in earlier turns, as it was sent."""
     taken: Messages = ()
     """The steps of this very turn that were recorded before it was interrupted or queued."""
@@ -73,11 +74,10 @@ class Run:
 
     def __init__(self, line: Line, work: Work, tools: Tools, bounds: Bounds) -> None:
         self._line = line
-        self._history = work.history
         self._bench = Bench(assembly=line.assembly, tools=tools, limits=bounds.limits, ears=line.ears)
         self._bounds = bounds
         self._native = line.assembly.terms.meter.facts.native_tools
-        self._caller = Caller(line)
+        self._caller = Caller(line, work.history)
         self.messages: Messages = work.taken or (open_turn(line.envelope),)
         """The turn's own messages."""
 
@@ -94,7 +94,7 @@ class Run:
             if rounds == self._bounds.rounds:
                 raise GaveUp(f"I stopped after {rounds} rounds of tools without coming to an end.")
             rounds += 1
-            response = await self._caller.call(turn, self._history, self.messages)
+            response = await self._caller.call(turn, self.messages)
             await self._keep((*self.messages, response))
 
     def _end(self, newest: ModelResponse) -> Outcome:

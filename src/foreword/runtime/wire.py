@@ -24,12 +24,6 @@ def sending(what: Sending) -> Iterator[None]:
         _SENDING.reset(token)
 
 
-def write_body(raw: bytes, what: Sending) -> bytes:
-    """Write a request with our prompt in it."""
-    body = json.dumps(own(json.loads(raw), what), ensure_ascii=False, separators=(",", ":"))
-    return body.encode("utf-8", "replace")
-
-
 class OwnedTransport(httpx2.AsyncBaseTransport):
     """Puts our prompt into each request and hands it on."""
 
@@ -41,7 +35,7 @@ class OwnedTransport(httpx2.AsyncBaseTransport):
         what = _SENDING.get()
         if what is None:
             raise NotOurs("a model was called without a prompt of ours; the request was not sent")
-        content = write_body(await request.aread(), what)
+        content = what.write(own(json.loads(await request.aread()), what))
         left_out = (*FRAMING, "accept-encoding") if what.hear else FRAMING  # what is overheard has to come as it is
         headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in left_out]
         response = await self._inner.handle_async_request(
