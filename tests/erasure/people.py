@@ -17,8 +17,7 @@ from foreword.gateway.compaction import write_summary
 from foreword.gateway.inbox import Arrival, Ending, Spent
 from foreword.gateway.lane import find_lane
 from foreword.gateway.message import Incoming, State
-from foreword.gateway.past import fold, read_past
-from foreword.gateway.preparing import join
+from foreword.gateway.past import fold, read_past, tell_past
 from foreword.gateway.room import catch_up, find_words
 from foreword.gateway.session import get_session
 from foreword.gateway.sqlite_inbox import SqliteInbox
@@ -26,7 +25,7 @@ from foreword.gateway.transcript import read_transcript
 from foreword.gateway.writer import Writer, ignore
 from foreword.memory import Note
 from foreword.runtime.accounting import Accounting
-from foreword.runtime.history import close, recount, say
+from foreword.runtime.history import close, say
 from foreword.store.archives import reserve, settle
 from foreword.store.instructions import replace_instructions
 from foreword.store.plans import add_plan
@@ -163,12 +162,12 @@ class People:
             situation=incoming.situation,
             session=session.id,
             message=find_words(incoming),
-            history=recount(join(past)),
+            history=tell_past(past),
         )
         book = books.open(self.workspace, turn, self.clock(), folded=False)
         assembly = self.workspace.assemble(turn, book)
         accounting = Accounting(assembly, "anthropic", books.frozen, claimed.turn)
-        request = accounting.mark(assembly.envelope("anthropic").request, self.clock())
+        request = json.loads(accounting.write(assembly.envelope("anthropic").request, (), self.clock()))
         settled = accounting.settle(Usage(tokens_in=100, tokens_out=10), {})
         lesson = Lesson(model="anthropic:claude-sonnet-5", counted=90, reported=100)
         newest = request["messages"][-1]["content"]

@@ -14,7 +14,7 @@ from foreword.gateway.past import read_past
 from foreword.gateway.sessions import Sessions
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.writer import Writer
-from foreword.runtime.history import close, recount, say
+from foreword.runtime.history import close, say
 from foreword.store.state import open_state
 from foreword.testing import NOON, MovedClock
 
@@ -85,7 +85,7 @@ class Desk:
     async def read(self, session):
         """Read what was said in a session, as texts."""
         rows = await self.writer.do(lambda state: read_past(state, session))
-        return [message.text for row in rows for message in recount(row.messages)]
+        return [message.text for row in rows for message in row.stretch.told]
 
 
 @contextmanager

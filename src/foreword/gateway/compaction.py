@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelResponse, TextPart
 
 from foreword.frozen import frozen
 from foreword.gateway.past import Kind, Piece, Row
-from foreword.runtime.history import dump, recount, say
+from foreword.runtime.history import dump, say
 from foreword.sources.builtin import read_prompt
 from foreword.tokens import Meter
 from foreword.turn import Message
@@ -54,7 +54,7 @@ def choose_cut(past: Sequence[Row], room: int) -> Cut:
 
 def list_spoken(cut: Cut) -> list[Message]:
     """List what is folded as plain messages."""
-    return [message for row in cut.folded for message in recount(row.messages)]
+    return [message for row in cut.folded for message in row.stretch.told]
 
 
 def write_order(cut: Cut, meter: Meter, room: int) -> str:

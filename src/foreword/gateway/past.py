@@ -4,15 +4,12 @@ Nothing is deleted: a folded row stays, and a session can be forked before it.
 """
 
 import sqlite3
-import threading
-from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 
 from foreword.frozen import frozen
-from foreword.runtime.history import Messages, load
+from foreword.runtime.stretch import Stretch, tell
+from foreword.turn import Message
 from foreword.words import Word
-
-REMEMBERED = 2_048  # rows that are remembered once they were read, all sessions together
-LARGEST = 16_000_000  # bytes of them as they are stored
 
 
 class Kind(Word):
@@ -33,52 +30,34 @@ class Row:
 
     position: int
     kind: Kind
-    messages: Messages
+    stretch: Stretch
     tokens: int
     turn: str = ""
 
 
-def read_past(state: sqlite3.Connection, session: str) -> list[Row]:
-    """Read what a session goes on from."""
+Known = Mapping[tuple[int, str], Row]
+"""Rows by their place and kind."""
+
+
+def read_past(state: sqlite3.Connection, session: str, known: Known | None = None) -> list[Row]:
+    """Read what a session goes on from; a row that is as it is known, byte for byte, is that very row."""
     found = state.execute(
         "SELECT position, kind, messages, tokens, turn_id FROM history"
         " WHERE session_id = ? AND folded = 0 ORDER BY position, kind",
         (session,),
     )
-    return [
-        Row(position=position, kind=Kind(kind), messages=recall(messages), tokens=tokens, turn=turn or "")
-        for position, kind, messages, tokens, turn in found
-    ]
+    rows = []
+    for position, kind, stored, tokens, turn in found:
+        row = known.get((position, kind)) if known else None
+        if row is None or row.stretch.stored != stored or (row.tokens, row.turn) != (tokens, turn or ""):
+            row = Row(position=position, kind=Kind(kind), stretch=Stretch(stored), tokens=tokens, turn=turn or "")
+        rows.append(row)
+    return rows
 
 
-class Remembered:
-    """Messages that were read lately: a conversation reads all of its past in every turn, while others wait."""
-
-    def __init__(self, rows: int = REMEMBERED, largest: int = LARGEST) -> None:
-        self._rows = rows
-        self._largest = largest
-        self._known: OrderedDict[bytes, Messages] = OrderedDict()
-        self._size = 0
-        self._lock = threading.Lock()  # the one who writes reads, too
-
-    def recall(self, stored: bytes) -> Messages:
-        """Read messages that were stored, or remember them; what was not asked for longest is forgotten first."""
-        with self._lock:
-            if (known := self._known.get(stored)) is not None:
-                self._known.move_to_end(stored)
-                return known
-        messages = load(stored)
-        with self._lock:
-            if stored not in self._known:
-                self._known[stored] = messages
-                self._size += len(stored)
-            while len(self._known) > self._rows or self._size > self._largest:
-                forgotten, _ = self._known.popitem(last=False)
-                self._size -= len(forgotten)
-        return messages
-
-
-recall = Remembered().recall
+def tell_past(past: Sequence[Row]) -> tuple[Message, ...]:
+    """Tell a past as plain texts."""
+    return tell([row.stretch for row in past])
 
 
 @frozen

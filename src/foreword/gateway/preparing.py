@@ -21,13 +21,15 @@ from foreword.gateway.inbox import Claimed
 from foreword.gateway.lane import find_lane
 from foreword.gateway.living import read_state
 from foreword.gateway.message import Incoming
-from foreword.gateway.past import Row, fold, read_past
+from foreword.gateway.past import Row, fold, tell_past
+from foreword.gateway.remembered import Remembered
 from foreword.gateway.room import catch_up, find_words
 from foreword.gateway.session import Session
 from foreword.gateway.standing import CHANGED, is_same
 from foreword.gateway.writer import Writer
 from foreword.ledger import NOTHING_FROZEN, Frozen, Ledger
 from foreword.runtime.history import Messages, load, recount
+from foreword.runtime.stretch import Stretch
 from foreword.signal import classify
 from foreword.store.ledgers import scrub_said
 from foreword.store.tasks import find_bound
@@ -70,7 +72,7 @@ class Prepared:
     """A turn that is ready to run."""
 
     assembly: Assembly
-    history: Messages
+    history: tuple[Stretch, ...]
     taken: Messages = ()
     """What it has said itself, where it goes on."""
     frozen: Frozen | None = None
@@ -96,6 +98,7 @@ class Preparing:
         self._ask = ask
         self.now = now
         self._since = now()
+        self._remembered = Remembered()
         # One thread: the prompt is assembled beside the loop, and one at a time.
         self._bench = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
 
@@ -127,17 +130,17 @@ class Preparing:
             assembly = await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
         light = is_light(claimed)
         return Prepared(
-            assembly=assembly, history=join(past), taken=claimed.taken, frozen=books.frozen, recorded=not light
+            assembly=assembly, history=tuple(row.stretch for row in past), taken=claimed.taken, frozen=books.frozen, recorded=not light
         )
 
     async def _scrub(self, claimed: Claimed, gone: Sequence[str]) -> tuple[Sequence[Row], Claimed]:
         """Take what may not be seen any more out of what was said, this turn's own steps among it."""
         session = claimed.session.id
 
-        def work(state: sqlite3.Connection) -> tuple[list[Row], bytes | None]:
+        def work(state: sqlite3.Connection) -> tuple[Sequence[Row], bytes | None]:
             scrub_said(state, session, gone)
             (taken,) = state.execute("SELECT taken FROM turns WHERE id = ?", (claimed.turn,)).fetchone()
-            return read_past(state, session), taken
+            return self._remembered.read(state, session), taken
 
         past, taken = await self._writer.do(work)
         return shorten(claimed, past), replace(claimed, taken=load(taken) if claimed.taken and taken else ())
@@ -155,7 +158,7 @@ class Preparing:
         policy = self._workspace.memory.policy
         return await self._writer.look(
             lambda state: (
-                read_past(state, session.id),
+                self._remembered.read(state, session.id),
                 read_state(state, session, policy),
                 read_books(state, session.id, self._since),
             )
@@ -237,9 +240,9 @@ class Preparing:
             piece = write_summary(text, meter, self.now())
             upto = cut.folded[-1].position
 
-            def work(state: sqlite3.Connection) -> list[Row]:
+            def work(state: sqlite3.Connection) -> Sequence[Row]:
                 fold(state, claimed.session.id, upto, piece)
-                return read_past(state, claimed.session.id)
+                return self._remembered.read(state, claimed.session.id)
 
             kept = await self._writer.do(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)
@@ -273,7 +276,7 @@ def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: 
         situation=incoming.situation,
         session=session.id,
         message=find_words(incoming),
-        history=recount(join(past)),
+        history=tell_past(past),
         project=incoming.project,
         plan=session.plan if incoming.plan is None else incoming.plan,
         client=incoming.client,
@@ -315,11 +318,6 @@ def make_order(claimed: Claimed, assembly: Assembly, order: str) -> Turn:
         mode=Mode.NONE,
         now=assembly.turn.now,
     )
-
-
-def join(past: Sequence[Row]) -> Messages:
-    """Join the rows of a past."""
-    return tuple(message for row in past for message in row.messages)
 
 
 def weigh(meter: Meter, messages: Messages) -> int:

@@ -13,15 +13,14 @@ from foreword.gateway.bookkeeping import Books, read_books
 from foreword.gateway.editing import Edit
 from foreword.gateway.inbox import Claimed
 from foreword.gateway.message import Incoming
-from foreword.gateway.past import Row, read_past
-from foreword.gateway.preparing import Equipment, join, make_turn, shorten
+from foreword.gateway.past import Row, read_past, tell_past
+from foreword.gateway.preparing import Equipment, make_turn, shorten
 from foreword.gateway.request import read_request
 from foreword.gateway.session import COLUMNS, Session, read_session
 from foreword.ledger import NOTHING_FROZEN, Draft, Ledger, Standing, Wanted, compare, want
 from foreword.ledger.calibration import Calibration
 from foreword.ledger.price import Offer, Quote, correct, narrow, quote, scale
 from foreword.ledger.state import measure_warm
-from foreword.runtime.history import recount
 from foreword.store.ledgers import read_calibrations
 from foreword.tools.equipped import find_equipped
 from foreword.turn import Message, Turn
@@ -231,7 +230,7 @@ def make_claimed(going: Going) -> Claimed:
 
 def list_said(going: Going) -> Sequence[Message]:
     """List what was said in a session, as its next turn would send it."""
-    return recount(join(shorten(make_claimed(going), going.past)))
+    return tell_past(shorten(make_claimed(going), going.past))
 
 
 def draw(supposes: Supposes, turn: Turn, books: Books) -> tuple[Assembly, Wanted]:

@@ -10,7 +10,6 @@ from house import LIVELY, QUICK, SOON, find_environ, follow_log, open_rows, read
 from foreword.gateway.channel import Chat
 from foreword.gateway.message import Incoming, State
 from foreword.gateway.opening import Options, open_gateway
-from foreword.runtime.history import recount
 from foreword.sources.builtin import read_prompt
 from foreword.testing import Called, MovedClock, Says, make_workspace
 
@@ -353,7 +352,7 @@ def test_where_people_look(tmp_path, stand_in, spoke):
             return await gateway.sessions.read(before.session)
 
     past = asyncio.run(run())
-    texts = [message.text for row in past for message in recount(row.messages)]
+    texts = [message.text for row in past for message in row.stretch.told]
     assert ("All is well." in texts) is spoke
     errors = [error for kind, _, error, _ in read_log(tmp_path) if kind == "channel_error"]
     missed = "NeverDelivered: alice has no conversation on web in which it may be shown"

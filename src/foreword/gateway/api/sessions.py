@@ -18,8 +18,7 @@ from foreword.gateway.api.shapes import (
 from foreword.gateway.channels.web import CHANNEL
 from foreword.gateway.lane import find_lane
 from foreword.gateway.message import Incoming
-from foreword.gateway.preparing import join
-from foreword.runtime.history import recount
+from foreword.gateway.past import tell_past
 
 if TYPE_CHECKING:
     from foreword.gateway.session import Session
@@ -74,7 +73,7 @@ async def begin(asked: SessionRequest, desk: AtDesk) -> SessionShape:
 async def show(session: Named, desk: AtDesk) -> SessionHistory:
     """Show one of one's own sessions with what was said in it, as it was sent."""
     found = await find_own(desk, session)
-    messages = recount(join(await desk.gateway.sessions.read(found.id)))
+    messages = tell_past(await desk.gateway.sessions.read(found.id))
     said = [Said(role=message.role, text=message.text) for message in messages]
     return SessionHistory(**describe(found), messages=said)
 
