@@ -39,6 +39,21 @@ def test_help_names_commands(say):
     assert all(f"    {command} " in answer.out for command in COMMANDS)
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("agent", "show [NAME]: print what"),
+        ("instructions", "clear: remove them"),
+        ("memory", "list: what can be loaded, each with its price; save TEXT: keep"),
+        ("schedule", "add: plan something"),
+        ("token", "revoke ID or USER: end one"),
+    ],
+)
+def test_help_of_actions(say, command, told):
+    """The help of a command with actions says of each what it takes, if anything, and what it is for."""
+    assert told in " ".join(say(command, "--help").out.split())
+
+
 def test_no_command(say):
     """Without a command, the commands are listed and the exit code is 2."""
     answer = say()
@@ -58,6 +73,7 @@ def test_no_command(say):
         (["build", "more"], "unexpected argument 'more'"),
         (["build", "--user"], "expected one argument"),
         (["diff", "one"], "required: B"),
+        (["memory", "serch", "x"], "unknown action 'serch'; did you mean 'search'?"),
         (["build", "--use", "bob"], "did you mean '--user'?"),
     ],
 )
