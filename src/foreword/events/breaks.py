@@ -35,8 +35,10 @@ BLAME = FACT.format("cache.blame", "cause")
 PREDICTED = " + ".join(f"coalesce(json_extract(cache, '$.predicted.{name}'), 0)" for name in ("read", "write", "fresh"))
 SUMS = (
     "SELECT json_extract(cache, '$.blame.cause'), count(*), sum(tokens_in), sum(cache_read),"  # noqa: S608 - no input
-    f" sum({PREDICTED}), sum(json_extract(cache, '$.predicted.read')), sum(json_extract(cache, '$.blame.tokens')),"
-    " sum(json_extract(cache, '$.blame.usd')), count(json_extract(cache, '$.blame.usd'))"
+    f" sum(coalesce(1.0 * tokens_in * json_extract(cache, '$.predicted.read') / nullif({PREDICTED}, 0), 0)),"
+    " sum(json_extract(cache, '$.blame.tokens')), sum(json_extract(cache, '$.blame.usd')),"
+    " count(json_extract(cache, '$.blame.usd')),"
+    f" sum(abs({PREDICTED} - coalesce(tokens_in, 0)))"
     " FROM ({inner}) WHERE cache IS NOT NULL GROUP BY 1"
 )
 
@@ -76,6 +78,9 @@ class Breaks:
     """Calls that the ledger has followed."""
     reported: Share
     predicted: Share
+    """Of the tokens that were billed: each call has the share that was predicted of it."""
+    off: int
+    """By how many tokens the predicted input of each call missed what was billed, added up."""
     losses: tuple[Loss, ...]
     """What was lost, by cause, the most expensive first."""
     breaks: tuple[Break, ...]
@@ -84,6 +89,11 @@ class Breaks:
     """How often the ledger had to decide something, by what it did."""
     moves: tuple[Moved, ...]
     """The newest of these, the newest first."""
+
+    @property
+    def error(self) -> float | None:
+        """How far predicted counts of tokens were off, as a share of what was billed."""
+        return self.off / self.reported.tokens if self.reported.tokens else None
 
     @property
     def broken(self) -> int:
@@ -136,15 +146,17 @@ def find_breaks(connection: sqlite3.Connection, reader: Reader, wanted: Filter) 
     rows = sum_causes(connection, reader, calls)
     losses = [
         Loss(cause=str(cause), breaks=broken, tokens=tokens or 0, usd=usd, unpriced=broken - priced)
-        for cause, broken, _, _, _, _, tokens, usd, priced in rows
+        for cause, broken, _, _, _, tokens, usd, priced, _ in rows
         if cause is not None
     ]
+    billed = sum(row[2] or 0 for row in rows)
     moves = list(find_told(connection, reader, prompts, LEDGER))
     return Breaks(
         period=wanted.period,
         calls=sum(row[1] for row in rows),
-        reported=Share(tokens=sum(row[2] or 0 for row in rows), read=sum(row[3] or 0 for row in rows)),
-        predicted=Share(tokens=sum(row[4] or 0 for row in rows), read=sum(row[5] or 0 for row in rows)),
+        reported=Share(tokens=billed, read=sum(row[3] or 0 for row in rows)),
+        predicted=Share(tokens=billed, read=round(sum(row[4] or 0 for row in rows))),
+        off=sum(row[8] or 0 for row in rows),
         losses=tuple(sorted(losses, key=lambda loss: (-(loss.usd or 0), -loss.tokens, loss.cause))),
         breaks=tuple(filter(None, map(read_break, find_told(connection, reader, calls, BLAME)))),
         deeds=count_deeds(connection, reader, prompts) if moves else {},
@@ -194,9 +206,10 @@ def show_breaks(found: Breaks, zone: ZoneInfo) -> Iterator[str]:
         yield f"{ends} ({zone.key}): no call is recorded that the ledger followed"
         return
     read, predicted = (show_share(one.read, one.tokens) for one in (found.reported, found.predicted))
+    off = show_share(found.off, found.reported.tokens)
     yield (
         f"{ends} ({zone.key}): {count(found.calls, 'call')}, {read} of {found.reported.tokens:,} input tokens were read"
-        f" from the cache; {predicted} were predicted"
+        f" from the cache; {predicted} were predicted, with counts off by {off}"
     )
     if not found.losses:
         yield "no break: what a provider had was read"
@@ -226,6 +239,7 @@ def tell_breaks(found: Breaks) -> dict[str, Any]:
         "calls": found.calls,
         "reported": tell_share(found.reported),
         "predicted": tell_share(found.predicted),
+        "error": found.error,
         "lost": {
             "breaks": found.broken,
             "tokens": found.tokens,

@@ -84,17 +84,23 @@ def explain_cache(records: tuple[Record, ...]) -> Iterator[str]:
 def show_read(record: Record) -> str:
     """Show what a call read from the cache, beside what was predicted."""
     read, whole = record.cache_read or 0, record.tokens_in or 0
-    return f"{read:,} of {whole:,} input tokens read from the cache: {show_shares(record)}"
+    off = show_share(abs(sum_predicted(record) - whole), whole)
+    return f"{read:,} of {whole:,} input tokens read from the cache: {show_shares(record)}, counts off by {off}"
+
+
+def sum_predicted(record: Record) -> int:
+    """Sum up the input that was predicted of a call."""
+    predicted = find(find(record.facts, "cache"), "predicted")
+    return sum(take_number(predicted, name) or 0 for name in ("read", "write", "fresh"))
 
 
 def show_shares(record: Record) -> str:
     """Show the share of the input that a call read from the cache, and the one that was predicted.
 
-    Shares are compared, and not tokens: the prediction is in our own count.
+    Shares are compared, and not tokens: a count that is off is off in both parts of it.
     """
     predicted = find(find(record.facts, "cache"), "predicted")
-    whole = sum(take_number(predicted, name) or 0 for name in ("read", "write", "fresh"))
-    expected = show_share(take_number(predicted, "read") or 0, whole)
+    expected = show_share(take_number(predicted, "read") or 0, sum_predicted(record))
     return f"{show_share(record.cache_read or 0, record.tokens_in or 0)} read, {expected} predicted"
 
 

@@ -46,6 +46,7 @@ def tell_account(account: Account) -> dict[str, Any]:
     blame = account.blame
     return {
         "predicted": tell_counted(account.predicted),
+        "factor": account.factor,
         "blame": None
         if blame is None
         else {

@@ -109,7 +109,8 @@ class CacheUse(Told):
     until: datetime | None
     calls: int = Field(description="Calls that the ledger has followed.")
     reported: ReadShare
-    predicted: ReadShare
+    predicted: ReadShare = Field(description="Of the same tokens, as many as were predicted.")
+    error: float | None = Field(description="How far predicted counts of these calls were off, as a share.")
     lost: Lost
     breaks: list[BreakShape] = Field(description="The newest, the newest first.")
     deeds: dict[str, int]
