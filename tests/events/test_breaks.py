@@ -90,6 +90,24 @@ def test_sums(folder):
     assert list(show_breaks(found, UTC))[1] == "3 breaks: 1,900 tokens billed again, $0.0600 lost"
 
 
+def test_more_than_was_predicted(folder):
+    """What was read beyond a prediction is one line of the sums, and one under its call, with what is known of why."""
+    more = {"surplus": {"tokens": 400, "reason": "another request may have written it"}}
+    tell(
+        folder, call(0, {"cache": {**WHOLE["cache"], **more}}), call(1, {"cache": {**WHOLE["cache"], **more}}), call(2)
+    )
+    found = look(folder)
+    lines = list(show_breaks(found, UTC))
+    assert lines[1].startswith("2 calls read 800 tokens more than predicted: other requests with the same beginning")
+    assert lines[2] == "no break: what a provider had was read"
+    assert tell_breaks(found)["surplus"] == {"calls": 2, "tokens": 800}
+    assert "- 2 calls read 800 tokens more than predicted" in "\n".join(show_causes(found))
+    records = ask(folder, lambda log: find_events(log, ALICE))[0].records
+    why = "400 tokens more were read than predicted: another request may have written it"
+    assert list(explain_cache(records)).count(f"  {why}") == 2
+    assert f'surplus="{why}"' in show_label(records[-1])
+
+
 def test_the_error_of_counts(folder):
     """Counts that were too high and too low do not make up for each other: the error is of each call."""
     few, many = ({"cache": {"predicted": {"read": 0, "write": size}, "blame": None}} for size in (900, 1_100))

@@ -10,11 +10,10 @@ from foreword.ledger.choice import HIDDEN
 from foreword.ledger.cost import find_difference, find_rates
 from foreword.ledger.line import Base
 from foreword.ledger.state import Frozen, Sent, find_idle, predict
+from foreword.ledger.surplus import TOLERANCE, Surplus, find_surplus
 from foreword.money import Prices
 from foreword.tokens.caches import CacheFacts
 from foreword.words import Word
-
-TOLERANCE = 0.02  # of what could have been read: counts of ours are estimates
 
 
 class Cause(Word):
@@ -63,13 +62,15 @@ class Blame:
 
 @frozen(eq=True)
 class Account:
-    """What was predicted of a call and what was reported, and why it was less, if it was."""
+    """What was predicted of a call and what was reported, and why it was less, if it was, or more."""
 
     predicted: Counted
     reported: Counted
     blame: Blame | None = None
     factor: float = 1.0
     """By what our counts were corrected to predict it."""
+    surplus: Surplus | None = None
+    """What was read though nobody expected it."""
 
 
 @frozen(eq=True)
@@ -101,7 +102,12 @@ def account(
     """Account for a call; `frozen` is what was sent before it, and `known` what was learned of the model's tokens."""
     sent, reported = answered.sent, answered.reported
     expected = predict(frozen, sent, facts)
-    made = Account(predicted=known.correct_all(expected), reported=reported, factor=known.factor)
+    made = Account(
+        predicted=known.correct_all(expected),
+        reported=reported,
+        factor=known.factor,
+        surplus=find_surplus(frozen, sent, expected, reported, facts),
+    )
     if frozen is None:
         return made
     had = find_had(frozen, facts)
