@@ -106,13 +106,17 @@ def test_run_now(say, folder, monkeypatch):
     assert "Morning check." in str(provider.requests[0].body)
 
 
-def test_list_of_an_unknown_person(say):
-    """That a person is not known is said, beside what is planned for them."""
+def test_list_of_an_unknown_person(say, folder):
+    """A person who is not known is an error, unless something is still planned for them."""
     answer = say("schedule", "list", "--user", "bobb")
-    assert answer.code == 0
+    assert (answer.code, answer.out) == (2, "")
     assert "unknown user 'bobb'; did you mean 'bob'?" in answer.err
-    assert "nothing is planned" in answer.out
-    assert say("schedule", "list", "--user", "bob").err == ""
+    answer = say("schedule", "list", "--user", "bob")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == "nothing is planned for bob; plan something with: foreword schedule add\n"
+    say("schedule", "add", "--cron", "0 8 * * *", "--say", "What is on?", "--name", "brief", "--user", "bob")
+    (folder / "foreword.yaml").write_text((folder / "foreword.yaml").read_text().replace("  bob:", "  bo:"))
+    assert "brief" in say("schedule", "list", "--user", "bob").out
 
 
 def test_next_runs_in_the_status(say):

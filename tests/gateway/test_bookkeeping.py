@@ -497,7 +497,7 @@ def test_a_provider_that_does_not_say_what_it_used(tmp_path):
     workspace = make_workspace(tmp_path, FILES)
     assembly = workspace.assemble(Turn(user="alice", situation="dm", message="Hello", now=NOON))
     accounting = Accounting(assembly, "anthropic", None, "t1")
-    accounting.mark(assembly.envelope("anthropic").request, NOON)
+    accounting.write(assembly.envelope("anthropic").request, (), NOON)
     settled = accounting.settle(None, {})
     assert settled.account is None
     assert settled.frozen.calls == 1

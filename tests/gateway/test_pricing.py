@@ -5,7 +5,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from house import CONFIG, say
+from house import CONFIG, read_log, say
 
 from foreword.cli import main
 from foreword.testing import NOON, MovedClock, write_files
@@ -96,6 +96,9 @@ def test_the_price_of_now_is_what_is_billed(tmp_path, stand_in, run, ask):
     assert "40. Say more" in request.body["system"][0]["text"]
     again = find_offers(mine)["now"]["again"]
     assert mine["warm"] - again == pytest.approx(request.counted.read, rel=0.02, abs=20)
+    *_, told = [facts["ledger"] for kind, _, _, facts in read_log(tmp_path) if "ledger" in facts]
+    assert told["rebase"]["tokens"] == again
+    assert told["rebase"]["usd"] == pytest.approx(find_offers(mine)["now"]["once"], rel=0.01)
 
 
 def test_a_text_that_nobody_has_saved(tmp_path, run, ask):

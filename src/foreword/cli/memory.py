@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from foreword.cli.command import Command
+from foreword.cli.command import Command, list_actions
 from foreword.cli.output import count, make_plain, print_json, print_text, warn
 from foreword.cli.place import open_here
 from foreword.cli.turns import find_situation
@@ -21,7 +21,7 @@ RESULTS = 20  # passages of one search
 ACTIONS = {
     "search": "QUERY: find passages, each with its price and how to read on",
     "get": "PATH: read a memory, or lines of it (--from, --lines)",
-    "list": "list what can be loaded, each with its price",
+    "list": "what can be loaded, each with its price",
     "save": "TEXT: keep something; with --store, for more people",
     "forget": "PATH: remove a memory from files, index and recorded prompts",
     "review": "[PATH]: what agents saved and nobody has looked at; --promote moves one out of the inbox",
@@ -31,7 +31,7 @@ ACTIONS = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the action, what it is about, and whose eyes it is seen with."""
-    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of the actions below")
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of the actions above")
     parser.add_argument("words", metavar="TEXT", nargs="*", help="the query, the path or the text")
     who = parser.add_argument_group("whose eyes")
     who.add_argument("--user", metavar="NAME", help="the person to act as; else the owner")
@@ -220,7 +220,7 @@ COMMAND = Command(
     arguments="ACTION [TEXT …]",
     summary="search, read, save, forget and review what is remembered",
     description="Work with the memory of a workspace, under the clearance of a person in a situation. Actions: "
-    + "; ".join(f"{name} {about}" for name, about in ACTIONS.items())
+    + list_actions(ACTIONS)
     + ".",
     examples=(
         'foreword memory search "When is Carol\'s birthday?"',

@@ -58,7 +58,8 @@ class Parser(ArgumentParser):
         # argparse has no public place between a wrong choice and its own message.
         if action.choices is not None and value not in action.choices:
             what = f"unknown value {value!r} for {max(action.option_strings, key=len)}" if action.option_strings else ""
-            self.error((what or f"unknown command {value!r}") + suggest(str(value), list(action.choices)))
+            noun = str(action.metavar or "command").lower()
+            self.error((what or f"unknown {noun} {value!r}") + suggest(str(value), list(action.choices)))
 
 
 def parse(arguments: Sequence[str]) -> Namespace:

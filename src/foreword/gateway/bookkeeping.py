@@ -7,7 +7,7 @@ from datetime import datetime
 
 from foreword.frozen import frozen
 from foreword.ledger import Book, Frozen, Moment
-from foreword.ledger.calibration import Calibration, learn
+from foreword.ledger.calibration import PLAIN, Calibration, learn
 from foreword.ledger.state import empty
 from foreword.prices import Request, find_prices
 from foreword.runtime.history import Messages, recount
@@ -34,10 +34,10 @@ class Books:
         config = workspace.config
         model = turn.model or config.agents[turn.agent or next(iter(config.agents))].model
         facts = workspace.ground.measure(model).facts
-        tokens = self.frozen.last.tokens if self.frozen else 0
-        moment = Moment(
-            now=now, facts=facts.cache, prices=find_prices(facts.name, config.models, Request(tokens=tokens, now=now))
-        )
+        known = self.calibrations.get(facts.name, PLAIN)
+        tokens = known.correct(self.frozen.last.tokens) if self.frozen else 0
+        prices = find_prices(facts.name, config.models, Request(tokens=tokens, now=now))
+        moment = Moment(now=now, facts=facts.cache, prices=prices, known=known)
         said = tuple(message.text for message in recount(taken))
         return Book(frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, taken=said)
 

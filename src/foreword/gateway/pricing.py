@@ -19,7 +19,7 @@ from foreword.gateway.request import read_request
 from foreword.gateway.session import COLUMNS, Session, read_session
 from foreword.ledger import NOTHING_FROZEN, Draft, Ledger, Standing, Wanted, compare, want
 from foreword.ledger.calibration import Calibration
-from foreword.ledger.price import Offer, Quote, correct, narrow, quote, scale
+from foreword.ledger.price import Offer, Quote, narrow, quote
 from foreword.ledger.state import measure_warm
 from foreword.store.ledgers import read_calibrations
 from foreword.tools.equipped import find_equipped
@@ -141,7 +141,7 @@ def find_last(state: sqlite3.Connection, session: Session) -> Incoming:
 def price(workspace: Workspace, known: Known, edit: Edit, now: datetime) -> Pricing:
     """Price an edit in every session that goes on."""
     asking = Asking(workspace, edit, now)
-    answers = [asking.ask(going, known.calibrations) for going in known.going]
+    answers = [asking.ask(going) for going in known.going]
     return Pricing(
         prices=tuple(one for one in answers if isinstance(one, Price)),
         spared=tuple(one for one in answers if isinstance(one, Spared)),
@@ -174,7 +174,7 @@ class Asking:
         self._would = workspace.suppose(edit.texts)
         self._others = tuple(map(workspace.suppose, others))
 
-    def ask(self, going: Going, calibrations: Mapping[str, Calibration]) -> Price | Spared:
+    def ask(self, going: Going) -> Price | Spared:
         """Ask one session what it costs, or why it costs nothing."""
         frozen, session = going.books.frozen, going.session
         if frozen is None or session.lane.agent not in self._workspace.config.agents:
@@ -199,14 +199,13 @@ class Asking:
         asked = quote(frozen, narrowed, moment)
         if not asked.sections:
             return Spared.SAME
-        known = calibrations.get(frozen.last.model, Calibration(model=frozen.last.model))
         return Price(
             session=session,
             user=going.incoming.user,
             model=frozen.last.model,
-            warm=known.correct(measure_warm(frozen, self._now, moment.facts)),
-            quote=correct(asked, known),
-            standing=compare(frozen, narrowed, replace(moment, prices=scale(moment.prices, known))),
+            warm=moment.known.correct(measure_warm(frozen, self._now, moment.facts)),
+            quote=asked,
+            standing=compare(frozen, narrowed, moment),
         )
 
     def _make_turn(self, going: Going, model: str) -> Turn:

@@ -50,8 +50,10 @@ def find_rebase(case: Case, choice: Choice, ground: Ground | None, reason: str) 
     if ground is None:
         return None
     section, byte = moved or ("", len(case.frozen.base.text.encode("utf-8", "surrogatepass")))
-    usd = choice.lost * (outlook.rates.write - outlook.rates.read) if outlook.rates.usd else None
-    return Rebase(ground=ground, reason=reason, section=section, byte=byte, tokens=choice.lost, usd=usd)
+    known, rates = outlook.known, outlook.rates
+    usd = choice.lost * known.factor * (rates.write - rates.read) if rates.usd else None
+    tokens = known.correct(choice.lost)
+    return Rebase(ground=ground, reason=reason, section=section, byte=byte, tokens=tokens, usd=usd)
 
 
 def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> Standing:
@@ -109,7 +111,7 @@ def decide(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> It
             )
         else:
             deed, why = Deed.REBASE, rebase.reason if rebase else SAME
-        tokens = said[change.id].tokens if change.id in said else 0
+        tokens = case.outlook.known.correct(said[change.id].tokens) if change.id in said else 0
         yield Decision(section=change.id, what=change.what, deed=deed, reason=why, policy=change.policy, tokens=tokens)
 
 

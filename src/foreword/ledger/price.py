@@ -86,7 +86,9 @@ def quote(frozen: Frozen, wanted: Wanted, moment: Moment) -> Quote:
         for policy, again, more, once, allowed in amounts
     )
     best = min((one for one in offers[:2] if one.allowed), key=lambda one: one.total)
-    return Quote(sections=tuple(change.id for change in changes), offers=offers, best=best.policy)
+    return correct(
+        Quote(sections=tuple(change.id for change in changes), offers=offers, best=best.policy), moment.known
+    )
 
 
 def narrow(frozen: Frozen, wanted: Wanted, sections: Collection[str]) -> Wanted:
@@ -98,7 +100,6 @@ def narrow(frozen: Frozen, wanted: Wanted, sections: Collection[str]) -> Wanted:
         wanted,
         base=rebuild(frozen.base, wanted.base, 0, stay, away),
         identity=replace(wanted.identity, tools=frozen.identity.tools),
-        tool_tokens=frozen.last.measure("tools"),
     )
 
 
@@ -110,7 +111,7 @@ def correct(quote: Quote, known: Calibration) -> Quote:
         replace(
             one,
             again=known.correct(one.again),
-            more=round(one.more * known.ratio),
+            more=known.scale(one.more),
             once=one.once * known.ratio,
             each=one.each * known.ratio,
         )

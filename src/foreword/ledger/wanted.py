@@ -27,7 +27,6 @@ class Wanted:
     """Its leading stable part."""
     layout: Layout
     """How updates are drawn, and weighed."""
-    tool_tokens: int = 0
     edits: Mapping[str, Policy] = field(default_factory=dict)
     """What was decided about single edits, by section; also for sections that are gone."""
     withheld: frozenset[str] = frozenset()
@@ -72,7 +71,6 @@ def want(draft: Draft, decided: Mapping[tuple[str, str], Policy], *, folded: boo
         prompt=draft.prompt,
         base=find_base(draft, known),
         layout=draft.layout,
-        tool_tokens=draft.fit.tool_tokens,
         edits=edits,
         withheld=frozenset(list_withheld(draft.fit)),
         said=tuple(message.text for message in draft.said),
