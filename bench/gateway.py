@@ -105,7 +105,9 @@ async def talk(gateway: Gateway, person: int) -> Reply:
 class Bare:
     """The same turns by pydantic-ai alone."""
 
-    def __init__(self, workspace: Workspace, environ: dict[str, str], past: Sequence[ModelMessage] | None = None) -> None:
+    def __init__(
+        self, workspace: Workspace, environ: dict[str, str], past: Sequence[ModelMessage] | None = None
+    ) -> None:
         turn = Turn(user="alice", situation="dm", message="What is on this week?", model=MODEL)
         assembly = workspace.assemble(turn)
         tools = [

@@ -18,9 +18,9 @@ from foreword.local.setup import locate, prepare
 from foreword.runtime.choosing import EMBEDDED
 from foreword.runtime.ears import Ears, Words
 from foreword.runtime.history import Messages, recount
-from foreword.runtime.stretch import stretch
 from foreword.runtime.loop import Bounds, Loop, Work
 from foreword.runtime.models import Models
+from foreword.runtime.stretch import stretch
 from foreword.testing import Heard, Listeners
 from foreword.tokens import find
 

@@ -35,87 +35,87 @@ def cache(clock):
 def test_marks(cache):
     """What stands before a mark is written once and read afterwards; what follows it is neither."""
     blocks = make_blocks("abc", {1: "5m"})
-    assert cache.use_marks("m", blocks, rules(100)) == Counted(write=200, fresh=100)
-    assert cache.use_marks("m", blocks, rules(100)) == Counted(read=200, fresh=100)
+    assert cache.use("m", blocks, rules(100)) == Counted(write=200, fresh=100)
+    assert cache.use("m", blocks, rules(100)) == Counted(read=200, fresh=100)
 
 
 def test_minimum(cache):
     """Below the minimum nothing is cached, and nothing says so."""
     blocks = make_blocks("abc", {1: "5m"})
     for _ in range(2):
-        assert cache.use_marks("m", blocks, rules(201)) == Counted(fresh=300)
+        assert cache.use("m", blocks, rules(201)) == Counted(fresh=300)
 
 
 @pytest.mark.parametrize(("model", "text"), [("other", "abc"), ("m", "xbc"), ("m", "axc"), ("m", "bac")])
 def test_exact_prefix(cache, model, text):
     """Another model, or a change anywhere before the mark, reads nothing."""
-    cache.use_marks("m", make_blocks("abc", {2: "5m"}), rules(100))
-    assert cache.use_marks(model, make_blocks(text, {2: "5m"}), rules(100)).read == 0
+    cache.use("m", make_blocks("abc", {2: "5m"}), rules(100))
+    assert cache.use(model, make_blocks(text, {2: "5m"}), rules(100)).read == 0
 
 
 def test_the_longest_prefix(cache):
     """After a change between two marks the first one is still read."""
-    cache.use_marks("m", make_blocks("abcd", {1: "5m", 3: "5m"}), rules(100))
-    assert cache.use_marks("m", make_blocks("abxd", {1: "5m", 3: "5m"}), rules(100)) == Counted(read=200, write=200)
+    cache.use("m", make_blocks("abcd", {1: "5m", 3: "5m"}), rules(100))
+    assert cache.use("m", make_blocks("abxd", {1: "5m", 3: "5m"}), rules(100)) == Counted(read=200, write=200)
 
 
 @pytest.mark.parametrize(("added", "read"), [(18, 100), (19, 100), (20, 0), (30, 0)])
 def test_lookback(cache, added, read):
     """From a mark twenty blocks are looked at, the marked one among them."""
-    cache.use_marks("m", make_blocks("a", {0: "5m"}), rules(100))
+    cache.use("m", make_blocks("a", {0: "5m"}), rules(100))
     letters = "".join(chr(ord("b") + number) for number in range(added))
-    assert cache.use_marks("m", make_blocks(f"a{letters}", {added: "5m"}), rules(100)).read == read
+    assert cache.use("m", make_blocks(f"a{letters}", {added: "5m"}), rules(100)).read == read
 
 
 @pytest.mark.parametrize(("ttl", "kept", "gone"), [("5m", 299, 300), ("1h", 3_599, 3_600)])
 def test_time(cache, clock, ttl, kept, gone):
     """An entry lives for its time, and each use lets it live anew."""
     blocks = make_blocks("ab", {1: ttl})
-    cache.use_marks("m", blocks, rules(100))
+    cache.use("m", blocks, rules(100))
     for _ in range(3):
         clock.move(kept)
-        assert cache.use_marks("m", blocks, rules(100)).read == 200
+        assert cache.use("m", blocks, rules(100)).read == 200
     clock.move(gone)
-    assert cache.use_marks("m", blocks, rules(100)).read == 0
+    assert cache.use("m", blocks, rules(100)).read == 0
 
 
 def test_an_hour_is_told_apart(cache):
     """What is written for an hour is counted by itself, since it costs more."""
-    assert cache.use_marks("m", make_blocks("abc", {1: "1h", 2: "5m"}), rules(100)) == Counted(write=300, hour=200)
+    assert cache.use("m", make_blocks("abc", {1: "1h", 2: "5m"}), rules(100)) == Counted(write=300, hour=200)
 
 
 def test_automatic(cache, clock):
     """Without marks any equal beginning is read from the minimum on, in steps, for its time."""
-    cache.use_prefix("m", make_blocks("abcdefghijkl"), rules(1_024, "openai"))
-    assert cache.use_prefix("m", make_blocks("abcdefghijkX"), rules(1_024, "openai")) == Counted(read=1_024, fresh=176)
-    assert cache.use_prefix("m", make_blocks("abcdefghijklm"), rules(1_024, "openai")) == Counted(read=1_152, fresh=148)
-    assert cache.use_prefix("m", make_blocks("abcdeX"), rules(1_024, "openai")).read == 0
+    cache.use("m", make_blocks("abcdefghijkl"), rules(1_024, "openai"))
+    assert cache.use("m", make_blocks("abcdefghijkX"), rules(1_024, "openai")) == Counted(read=1_024, fresh=176)
+    assert cache.use("m", make_blocks("abcdefghijklm"), rules(1_024, "openai")) == Counted(read=1_152, fresh=148)
+    assert cache.use("m", make_blocks("abcdeX"), rules(1_024, "openai")).read == 0
     clock.move(1_800)
-    assert cache.use_prefix("m", make_blocks("abcdefghijkl"), rules(1_024, "openai")).read == 0
+    assert cache.use("m", make_blocks("abcdefghijkl"), rules(1_024, "openai")).read == 0
 
 
 def test_clear(cache):
     """A provider may forget at any time."""
     blocks = make_blocks("ab", {1: "5m"})
-    cache.use_marks("m", blocks, rules(100))
+    cache.use("m", blocks, rules(100))
     cache.clear()
-    assert cache.use_marks("m", blocks, rules(100)).read == 0
+    assert cache.use("m", blocks, rules(100)).read == 0
 
 
 def test_a_mark_does_not_lengthen_a_life(cache, clock):
     """What was written for five minutes is not kept for an hour because a later request asks for that."""
-    cache.use_marks("m", make_blocks("ab", {1: "5m"}), rules(100))
-    assert cache.use_marks("m", make_blocks("ab", {1: "1h"}), rules(100)) == Counted(read=200)
+    cache.use("m", make_blocks("ab", {1: "5m"}), rules(100))
+    assert cache.use("m", make_blocks("ab", {1: "1h"}), rules(100)) == Counted(read=200)
     clock.move(300)
-    assert cache.use_marks("m", make_blocks("ab", {1: "1h"}), rules(100)).read == 0
+    assert cache.use("m", make_blocks("ab", {1: "1h"}), rules(100)).read == 0
 
 
 def test_what_is_added_for_an_hour_keeps_all_before_it(cache, clock):
     """An entry is the whole prefix: a short addition that is written for an hour keeps what stands before it, too."""
-    cache.use_marks("m", make_blocks("ab", {1: "5m"}), rules(100))
-    assert cache.use_marks("m", make_blocks("abc", {2: "1h"}), rules(100)) == Counted(read=200, write=100, hour=100)
+    cache.use("m", make_blocks("ab", {1: "5m"}), rules(100))
+    assert cache.use("m", make_blocks("abc", {2: "1h"}), rules(100)) == Counted(read=200, write=100, hour=100)
     clock.move(3_599)
-    assert cache.use_marks("m", make_blocks("abcd", {3: "5m"}), rules(100)) == Counted(read=300, write=100)
+    assert cache.use("m", make_blocks("abcd", {3: "5m"}), rules(100)) == Counted(read=300, write=100)
 
 
 def test_the_newest_message_is_marked_by_the_service(cache):

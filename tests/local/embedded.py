@@ -9,10 +9,10 @@ from foreword.events.reader import find_context
 from foreword.events.trace import Trace
 from foreword.runtime.ears import DEAF, Ears, Words
 from foreword.runtime.history import recount
-from foreword.runtime.stretch import stretch
 from foreword.runtime.loop import Bounds, Loop, Work
 from foreword.runtime.models import open_models
 from foreword.runtime.retrying import Retrying
+from foreword.runtime.stretch import stretch
 from foreword.testing import Heard, Listeners, make_workspace
 
 MODEL = "local:smollm2"

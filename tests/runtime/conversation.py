@@ -8,10 +8,10 @@ from foreword.events.reader import find_context
 from foreword.events.trace import Trace
 from foreword.runtime.ears import Ears
 from foreword.runtime.history import recount
-from foreword.runtime.stretch import stretch
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.models import Models
 from foreword.runtime.retrying import Retrying
+from foreword.runtime.stretch import stretch
 from foreword.runtime.toolbox import Further, Toolbox
 from foreword.testing import Heard, Listeners, make_workspace
 from foreword.tools import BUILT_IN, Answer

@@ -11,7 +11,7 @@ from threading import Lock
 
 from foreword.caching.blocks import Block
 from foreword.frozen import frozen
-from foreword.tokens.caches import CacheFacts
+from foreword.tokens.caches import CacheFacts, Life
 
 CHUNK = 512  # characters of a text that are compared at once where any equal beginning is read
 LINE = re.compile(r"(?<=\n)(?=[^\s/])")  # before a line whose beginning no token joins to what stands before it
@@ -41,6 +41,18 @@ class Kept:
     seconds: int
 
 
+@frozen
+class Named:
+    """A request as the names of its prefixes: where each ends, and which of them are marked, for how long."""
+
+    names: Sequence[str]
+    ends: Sequence[int]
+    """The tokens up to the end of each."""
+    marks: Sequence[int]
+    lives: Sequence[Life]
+    """How long each mark holds."""
+
+
 class PrefixCache:
     """Remembers the prefixes that were sent, as one provider does for all who ask it."""
 
@@ -59,18 +71,33 @@ class PrefixCache:
 
     def use(self, model: str, blocks: Sequence[Block], facts: CacheFacts) -> Counted:
         """Count a request by the rules of its provider, and remember it."""
-        return self.use_marks(model, blocks, facts) if facts.marked else self.use_prefix(model, blocks, facts)
+        pieces = blocks if facts.marked else list(split(blocks))
+        weights = [self._count(block.text) if block.tokens < 0 else block.tokens for block in pieces]
+        return self.use_named(
+            Named(
+                names=name_prefixes(model, pieces),
+                ends=list(accumulate(weights)),
+                marks=[at for at, block in enumerate(pieces) if block.ttl],
+                lives=[facts.find_life(block.ttl) for block in pieces if block.ttl],
+            ),
+            facts,
+        )
 
-    def use_marks(self, model: str, blocks: Sequence[Block], facts: CacheFacts) -> Counted:
+    def use_named(self, request: Named, facts: CacheFacts) -> Counted:
+        """Count a request whose prefixes have names already, and remember it."""
+        return self._use_marks(request, facts) if facts.marked else self._use_prefix(request, facts)
+
+    def _use_marks(self, request: Named, facts: CacheFacts) -> Counted:
         """Count a request to a provider that caches up to marks."""
-        names, ends = name_prefixes(model, blocks), self._add_up(blocks)
-        marks = [at for at in find_marks(blocks, facts) if ends[at] >= facts.minimum]
+        names, ends = request.names, request.ends
+        lives = dict(zip(request.marks, request.lives, strict=True))
+        marks = [at for at in find_marks(request.marks, len(ends), facts) if ends[at] >= facts.minimum]
         with self._lock:
             hit = next((back for back in look_back(marks, facts.lookback) if self._use(names[back])), None)
             read = ends[hit] if hit is not None else 0
             hour = 0
             for at in marks:
-                life = facts.find_life(blocks[at].ttl)
+                life = lives.get(at, facts.usual)
                 if ends[at] > read and life != facts.usual:
                     hour = ends[at] - read
                 # What is there already was written for its own time; a mark on it is a use and not a write.
@@ -79,18 +106,14 @@ class PrefixCache:
         written = max(0, ends[marks[-1]] - read) if marks else 0
         return Counted(read=read, write=written, hour=hour, fresh=(ends[-1] if ends else 0) - read - written)
 
-    def use_prefix(self, model: str, blocks: Sequence[Block], facts: CacheFacts) -> Counted:
+    def _use_prefix(self, request: Named, facts: CacheFacts) -> Counted:
         """Count a request to a provider that caches any equal prefix by itself, in steps of so many tokens."""
-        pieces = list(split(blocks))
-        names, ends = name_prefixes(model, pieces), self._add_up(pieces)
+        names, ends = request.names, request.ends
         with self._lock:
             hit = next((at for at in reversed(range(len(names))) if self._use(names[at])), None)
             self.kept.update(dict.fromkeys(names, self._make(facts.usual.seconds)))
         read = ends[hit] // facts.step * facts.step if hit is not None and ends[hit] >= facts.minimum else 0
         return Counted(read=read, fresh=(ends[-1] if ends else 0) - read)
-
-    def _add_up(self, blocks: Sequence[Block]) -> list[int]:
-        return list(accumulate(self._count(block.text) if block.tokens < 0 else block.tokens for block in blocks))
 
     def _use(self, name: str) -> bool:
         """Whether a prefix is there; each use lets it live anew."""
@@ -107,12 +130,11 @@ class PrefixCache:
         return Kept(until=self._clock() + timedelta(seconds=seconds), seconds=seconds)
 
 
-def find_marks(blocks: Sequence[Block], facts: CacheFacts) -> list[int]:
-    """Find the marks of a request, and the one that the service itself puts on the newest message."""
-    given = [at for at, block in enumerate(blocks) if block.ttl]
-    if not (facts.newest and blocks):
+def find_marks(given: Sequence[int], count: int, facts: CacheFacts) -> Sequence[int]:
+    """Find the marks of a request of so many blocks, and the one that the service itself puts on the newest message."""
+    if not (facts.newest and count):
         return given
-    last = len(blocks) - 1
+    last = count - 1
     return [*[at for at in given if at != last][1 - facts.marks :], last]
 
 

@@ -130,7 +130,11 @@ class Preparing:
             assembly = await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
         light = is_light(claimed)
         return Prepared(
-            assembly=assembly, history=tuple(row.stretch for row in past), taken=claimed.taken, frozen=books.frozen, recorded=not light
+            assembly=assembly,
+            history=tuple(row.stretch for row in past),
+            taken=claimed.taken,
+            frozen=books.frozen,
+            recorded=not light,
         )
 
     async def _scrub(self, claimed: Claimed, gone: Sequence[str]) -> tuple[Sequence[Row], Claimed]:

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 from foreword.caching.cache import Counted, look_back
 from foreword.frozen import frozen
-from foreword.ledger.breakpoints import count_equal
 from foreword.ledger.calibration import PLAIN, Calibration
 from foreword.ledger.choice import HIDDEN
 from foreword.ledger.cost import find_difference, find_rates
 from foreword.ledger.line import Base
-from foreword.ledger.state import Frozen, Sent, find_idle, predict
+from foreword.ledger.state import Frozen, Sent, count_equal, find_idle, predict
 from foreword.ledger.surplus import TOLERANCE, Surplus, find_surplus
 from foreword.money import Prices
 from foreword.tokens.caches import CacheFacts

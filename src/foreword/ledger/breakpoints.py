@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from foreword.frozen import frozen
-from foreword.ledger.state import Frozen, Piece, Sent
+from foreword.ledger.state import Frozen, Sent, count_equal
 from foreword.ledger.ttl import Exposure, choose_life
 from foreword.tokens.caches import CacheFacts, Life
 
@@ -67,16 +67,6 @@ def find_reached(frozen: Frozen | None, sent: Sent) -> int | None:
         return None
     equal = count_equal(frozen.last.pieces, sent.pieces)
     return max((one.at for one in frozen.alive if one.at < equal and one.until > sent.at), default=None)
-
-
-def count_equal(before: Sequence[Piece], after: Sequence[Piece]) -> int:
-    """Count the leading pieces that are the same."""
-    count = 0
-    for old, new in zip(before, after, strict=False):
-        if old.key != new.key:
-            break
-        count += 1
-    return count
 
 
 def find_exposure(frozen: Frozen | None, sent: Sent) -> Exposure:

@@ -3,23 +3,24 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate
+from operator import attrgetter
+from typing import NamedTuple
 
-from foreword.caching import Block, Kept, PrefixCache, name_prefixes
-from foreword.caching.cache import Counted, split
+from foreword.caching import Block, Kept, PrefixCache
+from foreword.caching.cache import Counted, Named, split
 from foreword.frozen import frozen
 from foreword.ledger.line import Base, Update
 from foreword.tokens.caches import CacheFacts
 from foreword.words import Trust
 
 GAPS = 64  # gaps between calls that are remembered
+TOKENS = attrgetter("tokens")
 
 
-@frozen(eq=True)
-class Piece:
-    """A block of a request as its provider's cache saw it."""
+class Piece(NamedTuple):
+    """A block of a request as its provider's cache saw it; a tuple, since a long session has thousands of them."""
 
     key: str
     tokens: int
@@ -47,7 +48,7 @@ class Sent:
     @property
     def tokens(self) -> int:
         """What we think the request weighs."""
-        return sum(piece.tokens for piece in self.pieces)
+        return sum(map(TOKENS, self.pieces))
 
     @property
     def marks(self) -> list[int]:
@@ -57,7 +58,7 @@ class Sent:
     @property
     def ends(self) -> list[int]:
         """The tokens up to the end of each piece."""
-        return list(accumulate(piece.tokens for piece in self.pieces))
+        return list(accumulate(map(TOKENS, self.pieces)))
 
     def measure(self, part: str) -> int:
         """Weigh one part of the request."""
@@ -144,9 +145,8 @@ def capture(blocks: Sequence[Block], facts: CacheFacts, count: Callable[[str], i
     return tuple(make_piece(block, block.tokens if block.tokens >= 0 else count(block.text)) for block in seen)
 
 
-@lru_cache(maxsize=8_192)
 def make_piece(block: Block, tokens: int) -> Piece:
-    """Make a piece; most blocks of a request were in the one before."""
+    """Make a piece."""
     return Piece(
         key=sha256(block.key.encode("utf-8", "surrogatepass")).hexdigest()[:16],
         tokens=tokens,
@@ -164,27 +164,10 @@ def find_part(name: str) -> str:
     return "messages" if name[:1].isdigit() and name != "0 system" else "system"
 
 
-def show_pieces(pieces: Sequence[Piece]) -> list[Block]:
-    """Show pieces as the rules of a cache take them."""
-    return list(map(show_piece, pieces))
-
-
-@lru_cache(maxsize=8_192)
-def show_piece(piece: Piece) -> Block:
-    """Show one piece."""
-    return Block(key=piece.key, text="", ttl=piece.ttl, tokens=piece.tokens, name=piece.name)
-
-
-def believe(frozen: Frozen | None, facts: CacheFacts, now: datetime) -> PrefixCache:
-    """Make the cache that the provider is believed to have for this session."""
-    kept: dict[str, Kept] = {}
-    if frozen is not None:
-        names = name_prefixes(frozen.last.model, show_pieces(frozen.last.pieces))
-        for one in frozen.alive:
-            # Where any beginning is kept, what keeps the longest keeps all of them.
-            for name in names[one.at : one.at + 1] if facts.marked else names[: one.at + 1]:
-                kept[name] = Kept(until=one.until, seconds=one.seconds)
-    return PrefixCache(lambda: now, lambda _: 0, kept)
+def count_equal(before: Sequence[Piece], after: Sequence[Piece]) -> int:
+    """Count the leading pieces that are the same."""
+    differing = (at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old.key != new.key)
+    return next(differing, min(len(before), len(after)))
 
 
 def predict(frozen: Frozen | None, sent: Sent, facts: CacheFacts) -> Counted:
@@ -194,11 +177,19 @@ def predict(frozen: Frozen | None, sent: Sent, facts: CacheFacts) -> Counted:
 
 def foresee(frozen: Frozen | None, sent: Sent, facts: CacheFacts) -> tuple[Counted, tuple[Alive, ...]]:
     """Foresee what a provider reads and writes for a request, and what it has afterwards."""
-    cache, blocks = believe(frozen, facts, sent.at), show_pieces(sent.pieces)
-    counted = cache.use(sent.model, blocks, facts)
-    names = name_prefixes(sent.model, blocks)
+    # Two beginnings are equal if they are as long and all before is: a number names them, where a provider hashes.
+    same = count_equal(frozen.last.pieces, sent.pieces) if frozen and frozen.last.model == sent.model else 0
+    names = [*map(str, range(same)), *(f"{at} of this one" for at in range(same, len(sent.pieces)))]
+    kept: dict[str, Kept] = {}
+    for one in frozen.alive if frozen else ():
+        # Where any beginning is kept, what keeps the longest keeps all of them.
+        for at in (one.at,) if facts.marked else range(one.at + 1):
+            kept[str(at)] = Kept(until=one.until, seconds=one.seconds)
+    cache, marks = PrefixCache(lambda: sent.at, lambda _: 0, kept), sent.marks
+    lives = [facts.find_life(sent.pieces[at].ttl) for at in marks]
+    counted = cache.use_named(Named(names=names, ends=sent.ends, marks=marks, lives=lives), facts)
     # Where any beginning is kept, the longest stands for all of them.
-    found = ((at, cache.kept.get(name)) for at, name in enumerate(names) if facts.marked or at == len(names) - 1)
+    found = ((at, cache.kept.get(names[at])) for at in range(0 if facts.marked else len(names) - 1, len(names)))
     alive = (Alive(at=at, until=kept.until, seconds=kept.seconds) for at, kept in found if kept is not None)
     return counted, tuple(one for one in alive if one.until > sent.at)
 

@@ -51,7 +51,7 @@ def write(frozen: Frozen) -> str:
                 "at": last.at.isoformat(),
                 "turn": last.turn,
                 "answer": last.answer,
-                "pieces": [[one.key, one.tokens, one.size, one.name, one.part, one.ttl] for one in last.pieces],
+                "pieces": last.pieces,  # each is written as the tuple that it is
             },
             "alive": [[one.at, one.until.isoformat(), one.seconds] for one in frozen.alive],
             "gaps": list(frozen.gaps),
@@ -85,10 +85,7 @@ def make_frozen(held: Mapping[str, Any], base: Base) -> Frozen:
             at=datetime.fromisoformat(last["at"]),
             turn=last["turn"],
             answer=last["answer"],
-            pieces=tuple(
-                Piece(key=key, tokens=tokens, size=size, name=name, part=part, ttl=ttl)
-                for key, tokens, size, name, part, ttl in last["pieces"]
-            ),
+            pieces=tuple(map(Piece._make, last["pieces"])),
         ),
         alive=tuple(
             Alive(at=at, until=datetime.fromisoformat(until), seconds=seconds) for at, until, seconds in held["alive"]

@@ -1,11 +1,12 @@
 """Stretches of a conversation that are over: read once, told once, and written once for all requests that follow.
 
-    before = Before(history, shape="anthropic", meter=meter, opening=0)
-    messages = (*before.list_unwritten(), *own)      what a library has to write
-    request, segments = before.take(owned)           what it wrote of this turn, and all that was said before it
+before = Before(history, shape="anthropic", meter=meter, opening=0)
+messages = (*before.list_unwritten(), *own)      what a library has to write
+request, segments = before.take(owned)           what it wrote of this turn, and all that was said before it
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from foreword.caching.blocks import LISTS
 from foreword.frozen import frozen
@@ -26,7 +27,7 @@ class Written:
 
 
 class Stretch:
-    """One or more turns, as they were stored; what is made of them is remembered as long as somebody has the stretch."""
+    """One or more turns, as they were stored; what is made of them is remembered with it."""
 
     __slots__ = ("_messages", "_told", "_written", "stored")
 
@@ -71,7 +72,7 @@ def stretch(messages: Messages) -> tuple[Stretch, ...]:
 def tell(history: Sequence[Stretch]) -> tuple[Message, ...]:
     """Tell a history as plain texts: words of one speaker that follow each other are one message."""
     told = [message for one in history for message in one.told]
-    if all(one.role != other.role for one, other in zip(told, told[1:], strict=False)):
+    if all(one.role != other.role for one, other in pairwise(told)):
         return tuple(told)
     return recount([message for one in history for message in one.messages])
 

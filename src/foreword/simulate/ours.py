@@ -149,7 +149,8 @@ def mark(items: Sequence[T], ttls: Mapping[int, str]) -> tuple[T, ...]:
     """Put marks on some of the blocks, or pieces, of a request."""
     marked = list(items)
     for at, ttl in ttls.items():
-        marked[at] = replace(marked[at], ttl=ttl)
+        one = marked[at]
+        marked[at] = one._replace(ttl=ttl) if isinstance(one, Piece) else replace(one, ttl=ttl)
     return tuple(marked)
 
 

@@ -69,7 +69,7 @@ def address(
             written[number], found = mark_segment(shape, segment, inside)
             ttls |= {place + at: ttl for at, ttl in found.items()}
     for at, ttl in ttls.items():
-        pieces[at] = replace(pieces[at], ttl=ttl)
+        pieces[at] = pieces[at]._replace(ttl=ttl)
     return Marked(
         request=marked,
         sent=replace(sent, pieces=tuple(pieces)),
