@@ -45,7 +45,8 @@ class Kept:
 class Named:
     """A request as the names of its prefixes: where each ends, and which of them are marked, for how long."""
 
-    names: Sequence[str]
+    name: Callable[[int], str]
+    """Names the prefix up to a block."""
     ends: Sequence[int]
     """The tokens up to the end of each."""
     marks: Sequence[int]
@@ -75,7 +76,7 @@ class PrefixCache:
         weights = [self._count(block.text) if block.tokens < 0 else block.tokens for block in pieces]
         return self.use_named(
             Named(
-                names=name_prefixes(model, pieces),
+                name=name_prefixes(model, pieces).__getitem__,
                 ends=list(accumulate(weights)),
                 marks=[at for at, block in enumerate(pieces) if block.ttl],
                 lives=[facts.find_life(block.ttl) for block in pieces if block.ttl],
@@ -89,11 +90,11 @@ class PrefixCache:
 
     def _use_marks(self, request: Named, facts: CacheFacts) -> Counted:
         """Count a request to a provider that caches up to marks."""
-        names, ends = request.names, request.ends
+        name, ends = request.name, request.ends
         lives = dict(zip(request.marks, request.lives, strict=True))
         marks = [at for at in find_marks(request.marks, len(ends), facts) if ends[at] >= facts.minimum]
         with self._lock:
-            hit = next((back for back in look_back(marks, facts.lookback) if self._use(names[back])), None)
+            hit = next((back for back in look_back(marks, facts.lookback) if self._use(name(back))), None)
             read = ends[hit] if hit is not None else 0
             hour = 0
             for at in marks:
@@ -101,14 +102,15 @@ class PrefixCache:
                 if ends[at] > read and life != facts.usual:
                     hour = ends[at] - read
                 # What is there already was written for its own time; a mark on it is a use and not a write.
-                if not self._use(names[at]):
-                    self._keep(names[at], life.seconds)
+                if not self._use(name(at)):
+                    self._keep(name(at), life.seconds)
         written = max(0, ends[marks[-1]] - read) if marks else 0
         return Counted(read=read, write=written, hour=hour, fresh=(ends[-1] if ends else 0) - read - written)
 
     def _use_prefix(self, request: Named, facts: CacheFacts) -> Counted:
         """Count a request to a provider that caches any equal prefix by itself, in steps of so many tokens."""
-        names, ends = request.names, request.ends
+        ends = request.ends
+        names = list(map(request.name, range(len(ends))))
         with self._lock:
             hit = next((at for at in reversed(range(len(names))) if self._use(names[at])), None)
             self.kept.update(dict.fromkeys(names, self._make(facts.usual.seconds)))

@@ -5,6 +5,7 @@ Nothing is deleted: a folded row stays, and a session can be forked before it.
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from foreword.frozen import frozen
 from foreword.runtime.stretch import Stretch, tell
@@ -35,24 +36,35 @@ class Row:
     turn: str = ""
 
 
-Known = Mapping[tuple[int, str], Row]
-"""Rows by their place and kind."""
+Found = tuple[int, str, bytes, int, str | None]
+"""A row as it stands in the table: position, kind, messages, tokens, turn."""
+Known = Mapping[tuple[Any, ...], tuple[Found, Row]]
+"""Rows by place and kind, with what stood in the table when they were read."""
 
 
-def read_past(state: sqlite3.Connection, session: str, known: Known | None = None) -> list[Row]:
-    """Read what a session goes on from; a row that is as it is known, byte for byte, is that very row."""
-    found = state.execute(
+def read_past(state: sqlite3.Connection, session: str) -> list[Row]:
+    """Read what a session goes on from."""
+    return [row for _, row in read_known(state, session, {}).values()]
+
+
+def read_known(state: sqlite3.Connection, session: str, known: Known) -> Known:
+    """Read what a session goes on from; a row that stands there as it did, byte for byte, is the one that is known."""
+    asked = (
         "SELECT position, kind, messages, tokens, turn_id FROM history"
-        " WHERE session_id = ? AND folded = 0 ORDER BY position, kind",
-        (session,),
+        " WHERE session_id = ? AND folded = 0 ORDER BY position, kind"
     )
-    rows = []
-    for position, kind, stored, tokens, turn in found:
-        row = known.get((position, kind)) if known else None
-        if row is None or row.stretch.stored != stored or (row.tokens, row.turn) != (tokens, turn or ""):
-            row = Row(position=position, kind=Kind(kind), stretch=Stretch(stored), tokens=tokens, turn=turn or "")
-        rows.append(row)
-    return rows
+    read: dict[tuple[Any, ...], tuple[Found, Row]] = {}
+    for found in state.execute(asked, (session,)):
+        key = found[:2]
+        before = known.get(key)
+        read[key] = before if before and before[0] == found else (found, make_row(found))
+    return read
+
+
+def make_row(found: Found) -> Row:
+    """Make a row."""
+    position, kind, stored, tokens, turn = found
+    return Row(position=position, kind=Kind(kind), stretch=Stretch(stored), tokens=tokens, turn=turn or "")
 
 
 def tell_past(past: Sequence[Row]) -> tuple[Message, ...]:

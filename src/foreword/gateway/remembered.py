@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from foreword.gateway.past import Known, Row, read_past
+from foreword.gateway.past import Known, Row, read_known
 
 LARGEST = 64_000_000  # bytes of all rows as they are stored; with all that is made of them they take five times as much
 
@@ -29,14 +29,14 @@ class Remembered:
         """Read what a session goes on from."""
         with self._lock:
             self._look(state)
-            rows = read_past(state, session, self._sessions.get(session))
+            read = read_known(state, session, self._sessions.get(session, {}))
             self._let_go(session)
-            self._sessions[session] = {(row.position, str(row.kind)): row for row in rows}
-            self._sizes[session] = sum(len(row.stretch.stored) for row in rows)
+            self._sessions[session] = read
+            self._sizes[session] = sum([len(found[2]) for found, _ in read.values()])
             self._size += self._sizes[session]
             while self._size > self._largest:
                 self._let_go(next(iter(self._sessions)))
-            return rows
+            return [row for _, row in read.values()]
 
     def _look(self, state: sqlite3.Connection) -> None:
         """Let go of everything when somebody was forgotten: whoever does that writes the whole file anew at its end."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
-from itertools import accumulate
-from operator import attrgetter
+from itertools import accumulate, compress, count
+from operator import attrgetter, ne
 from typing import NamedTuple
 
 from foreword.caching import Block, Kept, PrefixCache
@@ -16,7 +16,7 @@ from foreword.tokens.caches import CacheFacts
 from foreword.words import Trust
 
 GAPS = 64  # gaps between calls that are remembered
-TOKENS = attrgetter("tokens")
+KEY, TOKENS, TTL = attrgetter("key"), attrgetter("tokens"), attrgetter("ttl")
 
 
 class Piece(NamedTuple):
@@ -53,7 +53,7 @@ class Sent:
     @property
     def marks(self) -> list[int]:
         """Where its marks are."""
-        return [at for at, piece in enumerate(self.pieces) if piece.ttl]
+        return list(compress(count(), map(TTL, self.pieces)))
 
     @property
     def ends(self) -> list[int]:
@@ -139,10 +139,10 @@ def continues(heard: Heard, texts: Sequence[str]) -> bool:
     return not heard.sha or hash_text("\n\n".join(texts)[: heard.count]) == heard
 
 
-def capture(blocks: Sequence[Block], facts: CacheFacts, count: Callable[[str], int]) -> tuple[Piece, ...]:
+def capture(blocks: Sequence[Block], facts: CacheFacts, weigh: Callable[[str], int]) -> tuple[Piece, ...]:
     """Capture the blocks of a request as its provider's cache sees them."""
     seen = blocks if facts.marked else split(blocks)
-    return tuple(make_piece(block, block.tokens if block.tokens >= 0 else count(block.text)) for block in seen)
+    return tuple(make_piece(block, block.tokens if block.tokens >= 0 else weigh(block.text)) for block in seen)
 
 
 def make_piece(block: Block, tokens: int) -> Piece:
@@ -166,8 +166,8 @@ def find_part(name: str) -> str:
 
 def count_equal(before: Sequence[Piece], after: Sequence[Piece]) -> int:
     """Count the leading pieces that are the same."""
-    differing = (at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old.key != new.key)
-    return next(differing, min(len(before), len(after)))
+    differs = map(ne, map(KEY, before), map(KEY, after))
+    return next(compress(count(), differs), min(len(before), len(after)))
 
 
 def predict(frozen: Frozen | None, sent: Sent, facts: CacheFacts) -> Counted:
@@ -179,17 +179,21 @@ def foresee(frozen: Frozen | None, sent: Sent, facts: CacheFacts) -> tuple[Count
     """Foresee what a provider reads and writes for a request, and what it has afterwards."""
     # Two beginnings are equal if they are as long and all before is: a number names them, where a provider hashes.
     same = count_equal(frozen.last.pieces, sent.pieces) if frozen and frozen.last.model == sent.model else 0
-    names = [*map(str, range(same)), *(f"{at} of this one" for at in range(same, len(sent.pieces)))]
+
+    def name(at: int) -> str:
+        return str(at) if at < same else f"{at} of this one"
+
     kept: dict[str, Kept] = {}
     for one in frozen.alive if frozen else ():
         # Where any beginning is kept, what keeps the longest keeps all of them.
         for at in (one.at,) if facts.marked else range(one.at + 1):
             kept[str(at)] = Kept(until=one.until, seconds=one.seconds)
-    cache, marks = PrefixCache(lambda: sent.at, lambda _: 0, kept), sent.marks
+    cache, marks, last = PrefixCache(lambda: sent.at, lambda _: 0, kept), sent.marks, len(sent.pieces) - 1
     lives = [facts.find_life(sent.pieces[at].ttl) for at in marks]
-    counted = cache.use_named(Named(names=names, ends=sent.ends, marks=marks, lives=lives), facts)
+    counted = cache.use_named(Named(name=name, ends=sent.ends, marks=marks, lives=lives), facts)
     # Where any beginning is kept, the longest stands for all of them.
-    found = ((at, cache.kept.get(names[at])) for at in range(0 if facts.marked else len(names) - 1, len(names)))
+    known = {one.at for one in frozen.alive if one.at < same} if frozen and facts.marked else set()
+    found = ((at, cache.kept.get(name(at))) for at in sorted({*known, *marks, last}) if 0 <= at <= last)
     alive = (Alive(at=at, until=kept.until, seconds=kept.seconds) for at, kept in found if kept is not None)
     return counted, tuple(one for one in alive if one.until > sent.at)
 

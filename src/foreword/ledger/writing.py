@@ -1,8 +1,9 @@
 """The ledger as JSON: a state per session, and bases by their hash, since many sessions and turns share one."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -85,7 +86,7 @@ def make_frozen(held: Mapping[str, Any], base: Base) -> Frozen:
             at=datetime.fromisoformat(last["at"]),
             turn=last["turn"],
             answer=last["answer"],
-            pieces=tuple(map(Piece._make, last["pieces"])),
+            pieces=make_pieces(last["pieces"]),
         ),
         alive=tuple(
             Alive(at=at, until=datetime.fromisoformat(until), seconds=seconds) for at, until, seconds in held["alive"]
@@ -94,6 +95,13 @@ def make_frozen(held: Mapping[str, Any], base: Base) -> Frozen:
         calls=held["calls"],
         turns=held["turns"],
     )
+
+
+def make_pieces(written: Sequence[Sequence[Any]]) -> tuple[Piece, ...]:
+    """Make pieces again; there may be thousands, so each is made of its list without being looked at."""
+    if any(length != len(Piece._fields) for length in set(map(len, written))):
+        raise ValueError("a piece has other fields than these")
+    return tuple(map(partial(tuple.__new__, Piece), written))
 
 
 def show_line(line: Line) -> dict[str, Any]:

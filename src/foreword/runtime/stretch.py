@@ -6,7 +6,7 @@ request, segments = before.take(owned)           what it wrote of this turn, and
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from foreword.caching.blocks import LISTS
 from foreword.frozen import frozen
@@ -71,10 +71,10 @@ def stretch(messages: Messages) -> tuple[Stretch, ...]:
 
 def tell(history: Sequence[Stretch]) -> tuple[Message, ...]:
     """Tell a history as plain texts: words of one speaker that follow each other are one message."""
-    told = [message for one in history for message in one.told]
-    if all(one.role != other.role for one, other in pairwise(told)):
-        return tuple(told)
-    return recount([message for one in history for message in one.messages])
+    told = [one.told for one in history]
+    if any(one and other and one[-1].role == other[0].role for one, other in pairwise(told)):
+        return recount([message for one in history for message in one.messages])
+    return tuple(chain.from_iterable(told))
 
 
 class Before:
