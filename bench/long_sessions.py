@@ -119,7 +119,7 @@ async def measure(
 
 
 async def spend(call: Callable[[int], Awaitable[object]]) -> Spent:
-    """Measure some turns, one after the other; stalls apart, since looking for them takes some of the processor, too."""
+    """Measure some turns, one after the other; stalls apart, since whoever looks for them uses the processor, too."""
     for number in range(WARM):
         await call(1 + number)
     before = time.process_time()

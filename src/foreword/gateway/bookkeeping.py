@@ -1,7 +1,7 @@
 """The ledgers of sessions: read before a turn, and kept with each of its steps, so that history and ledger agree."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from datetime import datetime
 
@@ -62,19 +62,30 @@ class Entry:
     """Whether the turn began with an empty ledger, so that all it sent was made since."""
 
 
-def read_books(state: sqlite3.Connection, session: str, since: datetime | None = None) -> Books:
+def ignore(_session: str, _row: ledgers.Row, _frozen: Frozen) -> None:
+    """Remember nothing of it."""
+
+
+def read_books(
+    state: sqlite3.Connection,
+    session: str,
+    since: datetime | None = None,
+    read: Callable[[sqlite3.Connection, str], Frozen | None] = ledgers.read_ledger,
+) -> Books:
     """Read the ledger of a session.
 
     The embedded engine has nothing of what was sent before it was started, at `since` where that is known.
     """
-    known = ledgers.read_ledger(state, session)
+    known = read(state, session)
     if known and since and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
         known = replace(known, alive=())
     return Books(frozen=known, edits=ledgers.read_edits(state), calibrations=ledgers.read_calibrations(state))
 
 
-def keep_entry(state: sqlite3.Connection, session: str, entry: Entry) -> None:
-    """Keep what a session has sent, and what was learned of it."""
+def keep_entry(
+    state: sqlite3.Connection, session: str, entry: Entry, keep: Callable[[str, ledgers.Row, Frozen], None] = ignore
+) -> None:
+    """Keep what a session has sent, and what was learned of it; whoever remembers ledgers keeps it, too."""
     if entry.frozen is None:
         ledgers.drop_ledger(state, session)
     elif not entry.anew and ledgers.is_empty(state, session):
@@ -82,7 +93,9 @@ def keep_entry(state: sqlite3.Connection, session: str, entry: Entry) -> None:
         ledgers.scrub_said(state, session, [update.said for update in entry.frozen.updates])
         ledgers.replace_ledger(state, session, ledgers.make_row(empty(entry.frozen)))
     else:
-        ledgers.replace_ledger(state, session, ledgers.make_row(entry.frozen))
+        row = ledgers.make_row(entry.frozen)
+        ledgers.replace_ledger(state, session, row)
+        keep(session, row, entry.frozen)
     known = ledgers.read_calibrations(state) if entry.lessons else {}
     for lesson in entry.lessons:
         learned = known.get(lesson.model, Calibration(model=lesson.model))

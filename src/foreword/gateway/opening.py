@@ -115,7 +115,7 @@ async def open_gateway(
         equipping = Equipping(choices, toolbox, Offering(workspace, writer, channels), host=find_host(environ))
         preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, clock)))
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
-        inbox: Inbox = SqliteInbox(writer, clock)
+        inbox: Inbox = SqliteInbox(writer, clock, remembered=preparing.remembered)
         gateway = Gateway(workspace, listeners, writer, inbox, clock, rhythm=options.rhythm, board=board)
         archiving = Archiving(workspace, writer, recorder, clock)
         gateway.reloading.followers += (choices, servers, archiving)

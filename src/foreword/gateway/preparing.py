@@ -98,7 +98,7 @@ class Preparing:
         self._ask = ask
         self.now = now
         self._since = now()
-        self._remembered = Remembered()
+        self.remembered = Remembered()
         # One thread: the prompt is assembled beside the loop, and one at a time.
         self._bench = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
 
@@ -144,7 +144,7 @@ class Preparing:
         def work(state: sqlite3.Connection) -> tuple[Sequence[Row], bytes | None]:
             scrub_said(state, session, gone)
             (taken,) = state.execute("SELECT taken FROM turns WHERE id = ?", (claimed.turn,)).fetchone()
-            return self._remembered.read(state, session), taken
+            return self.remembered.read(state, session), taken
 
         past, taken = await self._writer.do(work)
         return shorten(claimed, past), replace(claimed, taken=load(taken) if claimed.taken and taken else ())
@@ -162,9 +162,9 @@ class Preparing:
         policy = self._workspace.memory.policy
         return await self._writer.look(
             lambda state: (
-                self._remembered.read(state, session.id),
+                self.remembered.read(state, session.id),
                 read_state(state, session, policy),
-                read_books(state, session.id, self._since),
+                read_books(state, session.id, self._since, self.remembered.read_ledger),
             )
         )
 
@@ -246,7 +246,7 @@ class Preparing:
 
             def work(state: sqlite3.Connection) -> Sequence[Row]:
                 fold(state, claimed.session.id, upto, piece)
-                return self._remembered.read(state, claimed.session.id)
+                return self.remembered.read(state, claimed.session.id)
 
             kept = await self._writer.do(work)
             step.note(tokens_after=sum(row.tokens for row in kept), by=by)

@@ -10,17 +10,30 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from foreword.gateway.past import Known, Row, read_known
+from foreword.ledger import Frozen
+from foreword.store import ledgers
 
 LARGEST = 64_000_000  # bytes of all rows as they are stored; with all that is made of them they take five times as much
 
 
+class Going:
+    """What is remembered of one session."""
+
+    __slots__ = ("ledger", "rows", "size")
+
+    def __init__(self) -> None:
+        self.rows: Known = {}
+        self.size = 0
+        self.ledger: tuple[ledgers.Row, Frozen] | None = None
+        """What it has sent, with the row that says so."""
+
+
 class Remembered:
-    """The rows that were read lately, session by session; the session that was read longest ago is let go first."""
+    """What was read lately, session by session; the session that was read longest ago is let go first."""
 
     def __init__(self, largest: int = LARGEST) -> None:
         self._largest = largest
-        self._sessions: OrderedDict[str, Known] = OrderedDict()
-        self._sizes: dict[str, int] = {}
+        self._sessions: OrderedDict[str, Going] = OrderedDict()
         self._size = 0
         self._version = 0
         self._lock = threading.Lock()  # the one who writes reads, too
@@ -29,14 +42,31 @@ class Remembered:
         """Read what a session goes on from."""
         with self._lock:
             self._look(state)
-            read = read_known(state, session, self._sessions.get(session, {}))
-            self._let_go(session)
-            self._sessions[session] = read
-            self._sizes[session] = sum([len(found[2]) for found, _ in read.values()])
-            self._size += self._sizes[session]
+            going = self._sessions.setdefault(session, Going())
+            self._sessions.move_to_end(session)
+            going.rows = read_known(state, session, going.rows)
+            size = sum([len(found[2]) for found, _ in going.rows.values()])
+            self._size += size - going.size
+            going.size = size
             while self._size > self._largest:
-                self._let_go(next(iter(self._sessions)))
-            return [row for _, row in read.values()]
+                self._size -= self._sessions.popitem(last=False)[1].size
+            return [row for _, row in going.rows.values()]
+
+    def read_ledger(self, state: sqlite3.Connection, session: str) -> Frozen | None:
+        """Read what a session has sent."""
+        row = ledgers.find_ledger(state, session)
+        with self._lock:
+            self._look(state)
+            going = self._sessions.get(session)
+            if row and going and going.ledger and going.ledger[0] == row:
+                return going.ledger[1]
+        return ledgers.read_row(row)
+
+    def keep_ledger(self, session: str, row: ledgers.Row, frozen: Frozen) -> None:
+        """Remember what a session has sent, as it is about to be kept; should it not be, the row will be another."""
+        with self._lock:
+            if going := self._sessions.get(session):
+                going.ledger = (row, frozen)
 
     def _look(self, state: sqlite3.Connection) -> None:
         """Let go of everything when somebody was forgotten: whoever does that writes the whole file anew at its end."""
@@ -44,8 +74,3 @@ class Remembered:
         if version != self._version:
             self._version, self._size = version, 0
             self._sessions.clear()
-            self._sizes.clear()
-
-    def _let_go(self, session: str) -> None:
-        self._sessions.pop(session, None)
-        self._size -= self._sizes.pop(session, 0)

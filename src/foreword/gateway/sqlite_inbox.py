@@ -17,6 +17,7 @@ from foreword.gateway.message import Accepted, Incoming, State
 from foreword.gateway.moment import read_moment, write_moment
 from foreword.gateway.owner import is_dead, name_owner
 from foreword.gateway.past import Kind, Piece, add_piece
+from foreword.gateway.remembered import Remembered
 from foreword.gateway.request import read_request, write_request
 from foreword.gateway.session import COLUMNS, read_session, touch
 from foreword.gateway.telling import tell_there
@@ -52,8 +53,15 @@ RETURNING id"""
 class SqliteInbox:
     """Keeps accepted messages in a file."""
 
-    def __init__(self, writer: Writer, clock: Callable[[], datetime], lease: timedelta = LEASE) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        clock: Callable[[], datetime],
+        lease: timedelta = LEASE,
+        remembered: Remembered | None = None,
+    ) -> None:
         self._writer = writer
+        self._remembered = remembered or Remembered()
         self._clock = clock
         self._lease = lease
         self._owner = name_owner()
@@ -151,7 +159,7 @@ class SqliteInbox:
         def work(state: sqlite3.Connection) -> None:
             self._set(state, claimed, "taken = ?", (stored,))
             if entry:
-                keep_entry(state, claimed.session.id, entry)
+                keep_entry(state, claimed.session.id, entry, self._remembered.keep_ledger)
 
         await self._writer.do(work)
 
@@ -199,7 +207,7 @@ class SqliteInbox:
                 )
                 add_piece(state, claimed.session.id, piece)
             if ending.entry:
-                keep_entry(state, claimed.session.id, ending.entry)
+                keep_entry(state, claimed.session.id, ending.entry, self._remembered.keep_ledger)
             if ending.plan:
                 add_plan(state, claimed.session.id, ending.text)
             state.execute("DELETE FROM begun WHERE turn_id = ?", (claimed.turn,))

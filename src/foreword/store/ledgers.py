@@ -91,7 +91,11 @@ def copy_ledger(state: sqlite3.Connection, session: str, into: str, *, whole: bo
 
 def read_ledger(state: sqlite3.Connection, session: str) -> Frozen | None:
     """Read what a session has sent; one whose ledger is damaged begins anew."""
-    row = find_ledger(state, session)
+    return read_row(find_ledger(state, session))
+
+
+def read_row(row: Row | None) -> Frozen | None:
+    """Read what a row says that its session has sent."""
     try:
         return read(row.frozen, make_base(row.lines)) if row else None
     except InputError:
