@@ -8,6 +8,7 @@ from house import CONFIG, FILES, open_house, open_rows, read_log, read_roles, sa
 
 from foreword.gateway.compaction import choose_cut, leave_out
 from foreword.gateway.past import Kind, Row
+from foreword.runtime.stretch import Stretch
 from foreword.runtime.toolbox import Further
 from foreword.testing import Called, Refuses, Says
 from foreword.tools import Answer
@@ -182,7 +183,9 @@ def test_a_long_claim(tmp_path, stand_in):
 
 def make_rows(*weights):
     """Make rows of so many tokens."""
-    return [Row(position=at, kind=Kind.TURN, messages=(), tokens=weight) for at, weight in enumerate(weights, 1)]
+    return [
+        Row(position=at, kind=Kind.TURN, stretch=Stretch(b"[]"), tokens=weight) for at, weight in enumerate(weights, 1)
+    ]
 
 
 def test_what_stays():

@@ -82,6 +82,7 @@ class Conversation:
         self.url = url
         self.options = options
         self.history = ()
+        self.past = None  # the history as stretches, where somebody keeps them
         self.deltas = []
         self.steps = []
         self.assembly = None
@@ -132,7 +133,8 @@ class Conversation:
         ears = Ears(delta=self.note_delta, step=self.note_step, ask=self.decide, begin=self.note_begun)
         try:
             with trace.step(EventType.MESSAGE_RECEIVED, length=len(message)) as received:
-                work = Work(assembly=self.assembly, history=stretch(self.history), taken=taken)
+                past = stretch(self.history) if self.past is None else self.past
+                work = Work(assembly=self.assembly, history=past, taken=taken)
                 outcome = await loop.run(work, received, ears)
         finally:
             await models.close()

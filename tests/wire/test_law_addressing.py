@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreword.caching import PrefixCache, list_blocks
+from foreword.caching.blocks import LISTS
 from foreword.ledger import Base, Identity, Standing, advance, predict
 from foreword.render import Prompt
 from foreword.standin.rules import judge_anthropic, judge_chat, judge_responses
 from foreword.testing import NOON
 from foreword.tokens import find
-from foreword.wire import Addressed, address
+from foreword.wire import Addressed, address, count_opening, write_request, write_segment
+from foreword.wire.segment import write
 
 MARKS = ("cache_control", "prompt_cache_breakpoint")
 STANDING = Standing(prompt=Prompt(blocks=()), base=Base(), identity=Identity())
@@ -142,3 +144,33 @@ def test_marked_requests(session):
                 talk.call(turn, calls)
                 now += timedelta(seconds=5)
         talk.answer(turn)
+
+
+@given(sessions)
+def test_what_was_written_before(session):
+    """Whatever was written in earlier turns, and marked since: the bytes, the marks and the ledger are the same."""
+    shape, turns = session
+    model, _ = SHAPES[shape]
+    facts, field = find(model, {}).cache, LISTS[shape].field
+    now, frozen, past = NOON, None, []
+    talk = TALKS[shape]()
+    for turn, (gap, loops) in enumerate(turns):
+        now += timedelta(seconds=gap)
+        talk.ask(turn)
+        for calls in [*loops, 0]:
+            to = Addressed(model=model, facts=facts, count=len, at=now, stable=2, turn=str(turn))
+            plain = talk.write()
+            opening = count_opening(plain[field])
+            end = past[-1].end if past else opening
+            rest = {**plain, field: [*plain[field][:opening], *plain[field][end:]]}
+            whole, cut = address(shape, plain, frozen, to), address(shape, rest, frozen, to, past)
+            assert write_request(shape, cut.request, cut.past) == write_request(shape, whole.request)
+            assert write_request(shape, whole.request) == write(whole.request)
+            assert (cut.sent, cut.breakpoints) == (whole.sent, whole.breakpoints)
+            frozen = advance(frozen, STANDING, whole.sent, facts)
+            if calls:
+                talk.call(turn, calls)
+                now += timedelta(seconds=5)
+        talk.answer(turn)
+        if turn % 3 != 1:  # one stretch may have several turns
+            past.append(write_segment(shape, talk.write()[field][end:], end, facts, len))

@@ -1,0 +1,296 @@
+"""Claims about what is remembered of sessions between their turns: never what the state does not say."""
+
+import asyncio
+import json
+import random
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from house import CONFIG, FILES, open_house, open_rows, say
+from test_compaction import LONG, SMALL, answer
+
+from foreword.erasure.forgetting import forget
+from foreword.erasure.house import find_house
+from foreword.gateway.past import Kind, Piece, add_piece, copy_past, fold
+from foreword.gateway.remembered import Remembered
+from foreword.runtime.history import close, dump
+from foreword.runtime.history import say as utter
+from foreword.store import ledgers
+from foreword.store.state import open_state
+from foreword.testing import NOON, MovedClock, Says, listen, write_files
+
+
+@pytest.fixture
+def state(tmp_path):
+    """A state with two sessions of three rows each."""
+    with closing(open_state(str(tmp_path)).connection) as state:
+        state.execute("PRAGMA foreign_keys=OFF")
+        for session in ("one", "two"):
+            for number in range(3):
+                add_piece(state, session, make_piece(f"{session} {number} " + "x" * 1_000))
+        yield state
+
+
+def make_piece(text, kind=Kind.TURN):
+    """Make what was said in a turn."""
+    return Piece(kind=kind, messages=dump(close((utter(text),), "Yes.")), tokens=10)
+
+
+def tell(rows):
+    """Tell rows as their first words."""
+    return [row.stretch.told[0].text.split(" x")[0] for row in rows]
+
+
+def test_the_very_rows(state):
+    """Rows that stand in the table as they did are the very ones that were read before, and new ones join them."""
+    remembered = Remembered()
+    first = remembered.read(state, "one")
+    add_piece(state, "one", make_piece("one 3"))
+    again = remembered.read(state, "one")
+    assert [one is other for one, other in zip(first, again, strict=False)] == [True] * 3
+    assert tell(again) == ["one 0", "one 1", "one 2", "one 3"]
+
+
+def rewrite(state):
+    """Rewrite a row, as a scrub does."""
+    state.execute("UPDATE history SET messages = ? WHERE position = 2", (make_piece("another").messages,))
+
+
+def remove(state):
+    """Remove a row, as forgetting does."""
+    state.execute("DELETE FROM history WHERE position = 2")
+
+
+def sum_up(state):
+    """Fold rows, as compaction does."""
+    fold(state, "one", 2, make_piece("in short", Kind.SUMMARY))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (rewrite, ["one 0", "another", "one 2"]),
+        (remove, ["one 0", "one 2"]),
+        (sum_up, ["in short", "one 2"]),
+    ],
+)
+def test_changed_by_another(tmp_path, state, change, told):
+    """Whatever another process does to rows is seen when they are next read, and the others stay as they were."""
+    remembered = Remembered()
+    before = {row.position: row for row in remembered.read(state, "one")}
+    with closing(sqlite3.connect(tmp_path / "state.sqlite", isolation_level=None)) as other:
+        change(other)
+    after = remembered.read(state, "one")
+    assert tell(after) == told
+    assert after[-1] is before[3]
+
+
+def test_a_fork_is_another(state):
+    """A fork has rows of its own, and what becomes of them is nothing to the session that it was forked from."""
+    remembered = Remembered()
+    remembered.read(state, "one")
+    copy_past(state, "one", 2, "three")
+    assert tell(remembered.read(state, "three")) == ["one 0", "one 1"]
+    state.execute("UPDATE history SET messages = ? WHERE session_id = 'three'", (make_piece("other").messages,))
+    assert tell(remembered.read(state, "three")) == ["other", "other"]
+    assert tell(remembered.read(state, "one")) == ["one 0", "one 1", "one 2"]
+
+
+def test_everything_goes_with_somebody(tmp_path, state):
+    """When somebody was forgotten nothing is remembered of any session, since the file was written anew then."""
+    remembered = Remembered()
+    rows = {session: remembered.read(state, session) for session in ("one", "two")}
+    with closing(sqlite3.connect(tmp_path / "state.sqlite", isolation_level=None)) as other:
+        other.execute("DELETE FROM history WHERE session_id = 'one'")
+        other.execute("VACUUM")
+    assert remembered.read(state, "one") == []
+    after = remembered.read(state, "two")
+    assert tell(after) == tell(rows["two"])
+    assert not any(one is other for one, other in zip(after, rows["two"], strict=True))
+
+
+def test_never_more_than_that(state):
+    """Of more than may be remembered, the session that was read longest ago is read anew."""
+    size = sum(len(row.stretch.stored) for row in Remembered().read(state, "one"))
+    remembered = Remembered(largest=size * 3 // 2)
+    one, two = remembered.read(state, "one"), remembered.read(state, "two")
+    assert remembered.read(state, "two")[0] is two[0]
+    assert remembered.read(state, "one")[0] is not one[0]
+    nothing = Remembered(largest=size - 1)
+    assert nothing.read(state, "one")[0] is not nothing.read(state, "one")[0]
+
+
+def make_files(config):
+    """Make a house in which two people are so little known that no prompt of theirs has the id of a session."""
+    config = config.replace("bob: {trust: familiar}", "bob: {trust: familiar}, carol: {trust: familiar}")
+    return {**FILES, "foreword.yaml": config}
+
+
+class Twins:
+    """Two houses in which the same happens: in one the gateway stays, in the other it is opened for every turn."""
+
+    def __init__(self, folder, files):
+        self.folders = [folder / "one", folder / "two"]  # a prompt may name its folder
+        self.files = files
+        self.clocks = [MovedClock(NOON), MovedClock(NOON)]
+        self.bodies = [[], []]
+
+    async def play(self, steps):
+        """Do every step in both houses, and note what each of them sends."""
+        for number, folder in enumerate(self.folders):
+            with listen(clock=self.clocks[number]) as stand_in:
+                stand_in.choose = answer
+                if number == 0:
+                    async with self._open(number, stand_in) as gateway:
+                        for step in steps:
+                            await step(gateway, folder, self.clocks[0])
+                else:
+                    for step in steps:
+                        async with self._open(number, stand_in) as gateway:
+                            await step(gateway, folder, self.clocks[1])
+                own = str(folder).encode()
+                self.bodies[number] = [one.raw.replace(own, b"here") for one in stand_in.requests]
+
+    def _open(self, number, stand_in):
+        return open_house(self.folders[number], stand_in, self.files, clock=self.clocks[number])
+
+
+def speak(user, text, **fields):
+    """Make a step in which somebody says something."""
+
+    async def step(gateway, _folder, clock):
+        clock.move(60)
+        reply = await say(gateway, text, user=user, **fields)
+        assert reply.state.ended, reply
+
+    return step
+
+
+async def find_session(gateway, user):
+    """Find the newest session of somebody."""
+    return (await gateway.sessions.list(user))[0]
+
+
+async def begin_anew(gateway, _folder, clock):
+    """Begin a session anew."""
+    clock.move(1)
+    session = await find_session(gateway, "carol")
+    await gateway.sessions.begin(session.lane, session.situation)
+
+
+async def fork_it(gateway, _folder, clock):
+    """Fork a session at its first turn."""
+    clock.move(1)
+    session = await find_session(gateway, "carol")
+    turns = sum(row.kind is Kind.TURN for row in await gateway.sessions.read(session.id))
+    await gateway.sessions.fork(session.id, min(1, turns))
+
+
+async def rewrite_beside(_gateway, folder, _clock):
+    """Rewrite the words of a row in another connection, so that it has as many bytes as before."""
+    with open_rows(folder) as rows:
+        rows.execute("UPDATE history SET messages = CAST(replace(messages, 'plum', 'pear') AS BLOB) WHERE position = 1")
+
+
+async def edit_soul(gateway, folder, _clock):
+    """Edit a file, of which sessions are told then."""
+    write_files(folder, {"SOUL.md": "Calm, exact, and brief.\n"})
+    gateway.workspace.refresh(now=True)
+
+
+async def forget_bob(gateway, _folder, _clock):
+    """Forget somebody."""
+    with open_rows(gateway.workspace.files.root) as rows:
+        known = rows.execute("SELECT count(*) FROM turns WHERE user_id = 'bob'").fetchone()[0]
+    if known:
+        report = await asyncio.to_thread(forget, find_house(gateway.workspace), "bob")
+        assert report.done, report
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_as_if_it_had_been_restarted(tmp_path, seed):
+    """Whatever happens to sessions, a gateway that remembers sends, byte for byte, what one sends that cannot."""
+    chance = random.Random(seed)
+    others = (begin_anew, fork_it, rewrite_beside, edit_soul, forget_bob)
+    steps = [speak("carol", "the plum tree 0"), speak("bob", "zebra 0")]
+    for number in range(1, 14):
+        if chance.random() < 0.4:
+            steps.append(chance.choice(others))
+        steps.append(speak(chance.choice(("carol", "carol", "bob")), f"the plum tree {number}"))
+    twins = Twins(tmp_path, make_files(CONFIG))
+    asyncio.run(twins.play(steps))
+    stays, restarts = twins.bodies
+    assert len(stays) > 10
+    assert stays == restarts
+
+
+def test_folded_as_if_it_had_been_restarted(tmp_path):
+    """A conversation that is folded again and again is sent as by a gateway that has just read it."""
+    twins = Twins(tmp_path, make_files(SMALL))
+    asyncio.run(twins.play([speak("carol", f"number {number}: {LONG}") for number in range(14)]))
+    stays, restarts = twins.bodies
+    assert sum(b"Sum up the conversation" in body for body in stays) >= 2
+    assert stays == restarts
+
+
+def test_forgotten_by_a_command(tmp_path, stand_in):
+    """What another process makes the state forget is neither sent nor told in the next turn, in a room of others."""
+    config = CONFIG + "rooms: {kitchen: {situation: group}}\n"
+    stand_in.choose = lambda _: Says(text="Yes.")
+
+    async def run():
+        async with open_house(tmp_path, stand_in, {**FILES, "foreword.yaml": config}) as gateway:
+            for user, word in (("bob", "zebrabob"), ("alice", "zebraalice"), ("bob", "zebrabob again")):
+                await say(gateway, f"I keep {word}", user=user, room="kitchen", situation="group")
+            command = [sys.executable, "-m", "foreword", "-w", str(tmp_path), "forget", "bob", "--yes"]
+            await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+            await say(gateway, "Are you there?", user="alice", room="kitchen", situation="group")
+
+    asyncio.run(run())
+    assert b"zebrabob" in stand_in.requests[-2].raw
+    assert b"zebrabob" not in stand_in.requests[-1].raw
+    assert b"zebraalice" in stand_in.requests[-1].raw
+
+
+def test_a_ledger_that_is_handed_on(tmp_path, stand_in):
+    """What a session has sent is remembered as its row says it, and as soon as that says anything else, it is read."""
+    stand_in.choose = lambda _: Says(text="Yes.")
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            for number in range(3):
+                reply = await say(gateway, f"number {number}")
+            return reply.session
+
+    session = asyncio.run(run())
+    with open_rows(tmp_path) as rows:
+        remembered = Remembered()
+        remembered.read(rows, session)
+        row, frozen = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
+        remembered.keep_ledger(session, row, frozen)
+        assert remembered.read_ledger(rows, session) is frozen
+        held = json.loads(row.frozen) | {"calls": 99}
+        rows.execute("UPDATE ledgers SET frozen = ? WHERE session_id = ?", (json.dumps(held), session))
+        assert remembered.read_ledger(rows, session).calls == 99
+        ledgers.empty_ledger(rows, session)
+        assert not remembered.read_ledger(rows, session).base.blocks
+        ledgers.drop_ledger(rows, session)
+        assert remembered.read_ledger(rows, session) is None
+
+
+def test_what_is_kept_is_what_is_read(tmp_path, stand_in):
+    """What a ledger is when it is written is what it is when it is read, so one can stand for the other."""
+    stand_in.choose = lambda _: Says(text="Yes.")
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            return [(await say(gateway, f"number {number}")).session for number in range(3)]
+
+    (session, *_) = asyncio.run(run())
+    with open_rows(tmp_path) as rows:
+        row, frozen = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
+    assert ledgers.make_row(frozen) == row
+    assert ledgers.read_row(ledgers.make_row(frozen)) == frozen

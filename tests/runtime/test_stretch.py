@@ -1,0 +1,150 @@
+"""Claims about stretches of a conversation: however much of it is remembered, the request is the same."""
+
+import random
+import re
+
+import pytest
+from conversation import LAMPS, MODELS, Conversation, with_tools
+from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+
+from foreword.runtime.history import dump, list_said, recount, say
+from foreword.runtime.own import NotOurs, Owned, Spoken
+from foreword.runtime.stretch import Before, Stretch, stretch, tell
+from foreword.testing import NOON, Called, Says
+from foreword.tokens import Counter, Meter, find
+
+TURNS = 6
+
+
+def converse(number, chance):
+    """Make one turn: with calls of tools or without, and with something told behind what was said."""
+    told = "It is noon now." if chance.random() < 0.4 else ""
+    messages = [say(f"<now>{number}</now>", f"Ütterance {number}?", told=told)]
+    for step in range(chance.randint(0, 2)):
+        ids = [f"call_{number}_{step}_{at}" for at in range(chance.randint(1, 3))]
+        calls = [ToolCallPart("lamps", {"room": each}, each) for each in ids]
+        messages.append(ModelResponse(parts=[TextPart(content="I look."), *calls]))
+        results = [ToolReturnPart(tool_name="lamps", content=f"{each} is on", tool_call_id=each) for each in ids]
+        messages.append(ModelRequest(parts=results))
+    return (*messages, ModelResponse(parts=[TextPart(content=f"Answer {number}.")]))
+
+
+def keep_all(turns):
+    """Store each turn."""
+    return tuple(Stretch(dump(turn)) for turn in turns)
+
+
+@pytest.mark.parametrize("shape", MODELS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_request(tmp_path, stand_in, shape, seed):
+    """What is sent after turns that were written before is, byte for byte, what is sent when nothing was."""
+    chance = random.Random(f"{shape} {seed}")
+    turns = [converse(number, chance) for number in range(TURNS)]
+    known = keep_all(turns)
+    talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
+    for count in sorted(chance.sample(range(1, TURNS + 1), 4)):
+        for talk.past in (known[:count], keep_all(turns[:count])):
+            stand_in.follow(Says(calls=(Called(name="lamps", arguments={"room": "hall"}),)), Says(text="Done."))
+            talk.run("And now?", history=tell(talk.past), now=NOON, **with_tools(LAMPS))
+        warm, cold = stand_in.requests[-4:-2], stand_in.requests[-2:]
+        assert [bare(one.raw) for one in warm] == [bare(one.raw) for one in cold]
+        assert all(f"Answer {number}." in warm[0].raw.decode() for number in range(count))
+
+
+def bare(raw):
+    """Leave out the ids that the stand-in gave to its calls."""
+    return re.sub(rb"(call|toolu|fc|tool)_[0-9a-zA-Z_]+", b"id", raw)
+
+
+def make_meter(name="anthropic:claude-sonnet-5"):
+    """Make a meter of a model."""
+    facts = find(name, {})
+    return Meter(facts, Counter(facts.tokenizer))
+
+
+def write_chat(messages):
+    """Write messages as a library would, in the shape of a chat; return where people speak, too."""
+    wire, said = [], []
+    for message in messages:
+        if list_said((message,)):
+            said.append(len(wire))
+        role = "assistant" if isinstance(message, ModelResponse) else "user"
+        wire.append({"role": role, "content": recount((message,))[0].text})
+    return Owned(shape="openai", request={"model": "m", "messages": wire}, said=tuple(said))
+
+
+def send(before, own):
+    """Send a request; return how many messages a library had to write, and the numbers of the segments' ends."""
+    unwritten = before.list_unwritten()
+    rest, segments = before.take(write_chat((*unwritten, *own)))
+    assert len(rest["messages"]) == len(own)
+    return len(unwritten), [segment.end for segment in segments]
+
+
+def test_written_once():
+    """However long a conversation is, a library writes the newest stretch and the turn itself, and nothing twice."""
+    meter, chance = make_meter("openai:gpt-5"), random.Random(5)
+    turns = [converse(number, chance) for number in range(40)]
+    history, own = keep_all(turns), (say("And now?"),)
+    written = []
+    for count in range(1, len(turns) + 1):
+        number, ends = send(Before(history[:count], "openai", meter, 0), own)
+        written.append(number)
+        assert len(ends) == count
+    assert written == list(map(len, turns))
+
+
+def test_read_once():
+    """What was told and written needs no messages any more, and is the same whenever it is asked for."""
+    turns = [converse(number, random.Random(1)) for number in range(5)]
+    history = keep_all(turns)
+    told = tell(history)
+    assert told == recount([message for turn in turns for message in turn])
+    send(Before(history, "openai", make_meter("openai:gpt-5"), 0), (say("And now?"),))
+    assert all(one is other for one, other in zip(tell(history), told, strict=True))
+    assert [one.messages for one in history] == [tuple(turn) for turn in turns]
+
+
+@pytest.mark.parametrize("other", ["meter", "opening", "before"])
+def test_written_anew(other):
+    """Under another meter, behind another opening or after other messages, a stretch is written anew."""
+    meter = make_meter("openai:gpt-5")
+    turns = [converse(number, random.Random(2)) for number in range(4)]
+    history, own = keep_all(turns), (say("And now?"),)
+    send(Before(history, "openai", meter, 0), own)
+    everything = sum(map(len, turns))
+    if other == "meter":
+        assert send(Before(history, "openai", make_meter("openai:gpt-5"), 0), own)[0] == everything
+    elif other == "before":
+        assert send(Before(history[1:], "openai", meter, 0), own)[0] == everything - len(turns[0])
+    else:
+        before = Before(history, "openai", meter, 1)
+        assert len(before.list_unwritten()) == everything
+
+
+def test_what_cannot_be_cut():
+    """A stretch that begins with no words of a person goes out whole with the turn, and nothing of it is lost."""
+    headless = (ModelResponse(parts=[TextPart(content="I went on.")]),)
+    history = keep_all([converse(0, random.Random(3)), headless, converse(2, random.Random(3))])
+    before = Before(history, "openai", make_meter("openai:gpt-5"), 0)
+    for _ in range(2):
+        owned = write_chat((*before.list_unwritten(), say("And now?")))
+        rest, segments = before.take(owned)
+        assert (rest["messages"], segments) == (owned.request["messages"], ())
+
+
+def test_a_lost_message():
+    """A request in which a message of an earlier turn is missing is not sent."""
+    before = Before(keep_all([converse(0, random.Random(4))]), "openai", make_meter("openai:gpt-5"), 0)
+    before.list_unwritten()
+    with pytest.raises(NotOurs, match="lost a message"):
+        before.take(write_chat((say("And now?"),)))
+
+
+def test_one_speaker():
+    """Where two stretches meet in words of one speaker, these are told as one message, as they were before."""
+    first, second = (say("one"),), (say("two"), ModelResponse(parts=[TextPart(content="yes")]))
+    assert tell(keep_all([first, second])) == recount((*first, *second))
+    assert stretch(()) == ()
+    assert tell(stretch(second)) == recount(second)
+    assert Spoken(texts=("two",)) in list_said(second)
