@@ -155,7 +155,9 @@ class Twins:
                 self.bodies[number] = [one.raw.replace(own, b"here") for one in stand_in.requests]
 
     def _open(self, number, stand_in):
-        return open_house(self.folders[number], stand_in, self.files, clock=self.clocks[number])
+        begun = self.folders[number].exists()  # then what was edited stays so
+        files = {"foreword.yaml": self.files["foreword.yaml"]} if begun else self.files
+        return open_house(self.folders[number], stand_in, files, clock=self.clocks[number])
 
 
 def speak(user, text, **fields):
