@@ -1,7 +1,7 @@
 """The transport under the providers' libraries: no request leaves that does not hold our prompt, byte for byte."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -10,17 +10,19 @@ import httpx2
 from foreword.runtime.diagnosing import Overheard
 from foreword.runtime.own import NotOurs, Sending, own
 
-_SENDING: ContextVar[Sending | None] = ContextVar("foreword_sending", default=None)
+_SENDING: ContextVar[Sequence[Sending]] = ContextVar("foreword_sending", default=())
 FRAMING = ("content-length", "transfer-encoding")
 
 
 @contextmanager
 def sending(what: Sending) -> Iterator[None]:
     """Say what the requests inside this block hold; each task has its own."""
-    token = _SENDING.set(what)
+    held = [what]
+    token = _SENDING.set(held)
     try:
         yield
     finally:
+        held.clear()  # a connection outlives the request, and its context with it: nothing that was said may
         _SENDING.reset(token)
 
 
@@ -32,7 +34,7 @@ class OwnedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request as we made it."""
-        what = _SENDING.get()
+        what = next(iter(_SENDING.get()), None)
         if what is None:
             raise NotOurs("a model was called without a prompt of ours; the request was not sent")
         content = what.write(own(json.loads(await request.aread()), what))
