@@ -292,6 +292,11 @@ class Workspace:
         """Whether blueprints came or went, one of which a faulty configuration may have been waiting for."""
         return CONFIG in self.faults and self.blueprint_names() != self._names
 
+    def forget_counted(self) -> None:
+        """Remember no text that was counted: somebody was forgotten, and it may have been theirs."""
+        for counter in [*self._counters.values()]:
+            counter.forget()
+
     def close(self) -> None:
         """Put the token counts that are new where the next process finds them."""
         for counter in self._counters.values():

@@ -1,12 +1,14 @@
 """Claims about what is remembered of sessions between their turns: never what the state does not say."""
 
 import asyncio
+import gc
 import json
 import random
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from types import CodeType, FunctionType, ModuleType
 
 import pytest
 from house import CONFIG, FILES, open_house, open_rows, say
@@ -296,3 +298,38 @@ def test_what_is_kept_is_what_is_read(tmp_path, stand_in):
         row, frozen = ledgers.find_ledger(rows, session), ledgers.read_ledger(rows, session)
     assert ledgers.make_row(frozen) == row
     assert ledgers.read_row(ledgers.make_row(frozen)) == frozen
+
+
+def find_texts(*roots):
+    """Find every text that somebody holds, however deep; modules, classes and functions hold those of the program."""
+    seen, found, rest = set(), [], list(roots)
+    while rest:
+        one = rest.pop()
+        if id(one) in seen or isinstance(one, type | FunctionType | ModuleType | CodeType):
+            continue
+        seen.add(id(one))
+        if isinstance(one, str | bytes):
+            found.append(one if isinstance(one, str) else one.decode("utf-8", "replace"))
+        else:
+            rest += gc.get_referents(one)
+    return found
+
+
+def test_nothing_is_left_in_memory(tmp_path, stand_in):
+    """Once somebody was forgotten, a gateway has no word of theirs in its memory after the next turn of others."""
+    stand_in.choose = lambda _: Says(text="Yes.")
+
+    async def run():
+        async with open_house(tmp_path, stand_in) as gateway:
+            for number in range(3):
+                await say(gateway, f"I keep zebrabob under stone {number}", user="bob")
+            await say(gateway, "I keep zebraalice under the stone")
+            before = find_texts(gateway)
+            await asyncio.to_thread(forget, find_house(gateway.workspace), "bob")
+            await say(gateway, "Are you there?")
+            return before, find_texts(gateway)
+
+    before, after = asyncio.run(run())
+    assert any("zebrabob" in text for text in before)
+    assert not any("zebrabob" in text for text in after)
+    assert any("zebraalice" in text for text in after)

@@ -98,7 +98,7 @@ class Preparing:
         self._ask = ask
         self.now = now
         self._since = now()
-        self.remembered = Remembered()
+        self.remembered = Remembered(forget=workspace.forget_counted)
         # One thread: the prompt is assembled beside the loop, and one at a time.
         self._bench = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
 

@@ -7,13 +7,17 @@ folded or removed one: what is not in the state is neither sent nor remembered a
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from foreword.gateway.past import Known, Row, read_known
 from foreword.ledger import Frozen
 from foreword.store import ledgers
 
 LARGEST = 64_000_000  # bytes of all rows as they are stored; with all that is made of them they take five times as much
+
+
+def forget_nothing() -> None:
+    """Let go of nothing else."""
 
 
 class Going:
@@ -29,10 +33,14 @@ class Going:
 
 
 class Remembered:
-    """What was read lately, session by session; the session that was read longest ago is let go first."""
+    """What was read lately, session by session; the session that was read longest ago is let go first.
 
-    def __init__(self, largest: int = LARGEST) -> None:
+    `forget` is called when somebody was forgotten, so that others let go of what they remember, too.
+    """
+
+    def __init__(self, largest: int = LARGEST, forget: Callable[[], None] = forget_nothing) -> None:
         self._largest = largest
+        self._forget = forget
         self._sessions: OrderedDict[str, Going] = OrderedDict()
         self._size = 0
         self._version = 0
@@ -74,3 +82,4 @@ class Remembered:
         if version != self._version:
             self._version, self._size = version, 0
             self._sessions.clear()
+            self._forget()

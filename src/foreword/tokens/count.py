@@ -55,6 +55,11 @@ class Counter:
             self._shelf.save(self._vocabulary.value, self._fresh)
             self._fresh = {}
 
+    def forget(self) -> None:
+        """Remember no text that was counted, nor the hash of one; what is on the shelf is read anew."""
+        self._long, self._short, self._parts = {}, {}, {}
+        self._stored, self._fresh = None, {}
+
     @property
     def fresh(self) -> int:
         """How many counts are not on the shelf yet."""
@@ -63,12 +68,13 @@ class Counter:
     def _look_up(self, text: str) -> int:
         if self._shelf is None:
             return self._encode(text)
-        if self._stored is None:
-            self._stored = self._shelf.load(self._vocabulary.value)
+        stored = self._stored
+        if stored is None:
+            stored = self._stored = self._shelf.load(self._vocabulary.value)
         key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        known = self._stored.get(key)
+        known = stored.get(key)
         if known is None:
-            known = self._stored[key] = self._fresh[key] = self._encode(text)
+            known = stored[key] = self._fresh[key] = self._encode(text)
         return known
 
     def _encode(self, text: str) -> int:
