@@ -214,20 +214,20 @@ async def forget_bob(gateway, _folder, _clock):
         assert report.done, report
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_as_if_it_had_been_restarted(tmp_path, seed):
     """Whatever happens to sessions, a gateway that remembers sends, byte for byte, what one sends that cannot."""
     chance = random.Random(seed)
     others = (begin_anew, fork_it, rewrite_beside, edit_soul, forget_bob)
     steps = [speak("carol", "the plum tree 0"), speak("bob", "zebra 0")]
-    for number in range(1, 14):
+    for number in range(1, 10):
         if chance.random() < 0.4:
             steps.append(chance.choice(others))
         steps.append(speak(chance.choice(("carol", "carol", "bob")), f"the plum tree {number}"))
     twins = Twins(tmp_path, make_files(CONFIG))
     asyncio.run(twins.play(steps))
     stays, restarts = twins.bodies
-    assert len(stays) > 10
+    assert len(stays) > 8
     assert stays == restarts
 
 
