@@ -122,7 +122,9 @@ def test_a_cold_cache_has_nothing_to_lose(tmp_path, clock, run, ask):
     write_files(tmp_path, {"SOUL.md": EDITED})
     clock.move(3 * 3600)
     for one in ask("SOUL.md", "--json")["sessions"]:
-        assert one["warm"] == find_offers(one)["now"]["again"] == 0
+        offers = find_offers(one)
+        assert one["warm"] == offers["now"]["again"] == 0
+        assert offers["now"]["total"] == offers["append"]["total"] == offers["cold"]["total"]
         assert one["deed"] == "rebase"
     clock.move(24 * 3600)
     told = ask("SOUL.md", "--json")
