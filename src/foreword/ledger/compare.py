@@ -18,6 +18,7 @@ from foreword.words import Policy
 
 REMEMBERED = 500  # updates that count no longer and may stand in some part of the history
 WAITS = "waits for the next turn, since this one goes on where it was left"
+DAMAGED = "the ledger of this session could not be read: history rewritten without earlier updates, all is sent anew"
 SAME = "the prefix is the same, byte for byte"
 MOVING = (Ground.MODEL, Ground.TOOLS, Ground.COMPACTED)  # they move what was sent even where the base stays
 
@@ -38,6 +39,19 @@ def compare(frozen: Frozen | None, wanted: Wanted, moment: Moment) -> Standing:
         ground, reason = Ground.PRIVATE, HIDDEN
     standing = carry_out(case, choice, find_rebase(case, choice, ground, reason), reason)
     return add_waiting(standing, waiting) if waiting else standing
+
+
+def begin_anew(wanted: Wanted) -> Standing:
+    """Send everything anew, where a session has a past of which its ledger cannot tell any more what was sent."""
+    rebase = Rebase(ground=Ground.DAMAGED, reason=DAMAGED, section="", byte=0, tokens=0)
+    return Standing(
+        prompt=wanted.prompt,
+        base=wanted.base,
+        identity=wanted.identity,
+        reason=DAMAGED,
+        rebase=rebase,
+        heard=digest(wanted.said),
+    )
 
 
 def add_waiting(standing: Standing, waiting: Sequence[Waiting]) -> Standing:
