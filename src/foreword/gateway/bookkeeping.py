@@ -26,6 +26,8 @@ class Books:
     edits: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     """What was learned of each model's tokens."""
+    damaged: bool = False
+    """Whether there is a ledger that cannot be read, so that nobody knows what was sent."""
 
     def open(
         self, workspace: Workspace, turn: Turn, now: datetime, *, folded: bool = False, taken: Messages = ()
@@ -39,7 +41,9 @@ class Books:
         prices = find_prices(facts.name, config.models, Request(tokens=tokens, now=now))
         moment = Moment(now=now, facts=facts.cache, prices=prices, known=known)
         said = tuple(message.text for message in recount(taken))
-        return Book(frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, taken=said)
+        return Book(
+            frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, taken=said, damaged=self.damaged
+        )
 
 
 @frozen(eq=True)
@@ -70,7 +74,12 @@ def read_books(state: sqlite3.Connection, session: str, since: datetime | None =
     known = ledgers.read_ledger(state, session)
     if known and since and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
         known = replace(known, alive=())
-    return Books(frozen=known, edits=ledgers.read_edits(state), calibrations=ledgers.read_calibrations(state))
+    return Books(
+        frozen=known,
+        edits=ledgers.read_edits(state),
+        calibrations=ledgers.read_calibrations(state),
+        damaged=known is None and ledgers.has_ledger(state, session),
+    )
 
 
 def keep_entry(state: sqlite3.Connection, session: str, entry: Entry) -> None:
