@@ -155,12 +155,12 @@ def run_now(args: Namespace, workspace: "Workspace") -> int:
 
 
 def write(schedule: "Schedule") -> dict[str, Any]:
-    """Write a schedule as JSON-ready values."""
+    """Write a schedule as JSON-ready values, under the names that the HTTP API and `foreword status` have for them."""
     from foreword.events.moment import stamp
 
     return {
-        "id": schedule.id,
-        "name": schedule.name,
+        "schedule": schedule.id,
+        "name": schedule.title,
         "origin": str(schedule.origin),
         "agent": schedule.agent,
         "user": schedule.user,
