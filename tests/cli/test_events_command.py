@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -60,12 +61,12 @@ def tell_all(state, when):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("line", ["status", "logs", "trace 3f2a9c", "cost"])
+@pytest.mark.parametrize("line", ["status", "logs", "cost", "cache"])
 def test_before_anything_happened(say, folder, line):
     """Before there is a log the answer says so, and none is made."""
     answer = say(*line.split())
     assert (answer.code, answer.err) == (0, "")
-    assert "recorded" in answer.out or "no such turn" in answer.out
+    assert "recorded" in answer.out
     assert not (folder / ".foreword" / "events.sqlite").exists()
     assert say(*line.split(), "--json").code == 0
 
@@ -162,7 +163,50 @@ def test_trace(say, monkeypatch):
     assert lines[-1].startswith(f" turn {TRACE} · user alice · channel signal · session s1 · ")
     assert lines[-1].endswith("1 call · 1,200 tokens in, 30 out · cost $0.0123 · 1 error")
     assert [row["depth"] for row in say("trace", TRACE, "--json").json] == [0, 1, 2, 2]
-    assert say("trace", TRACE, "--reader", "bob").out == "there is no such turn\n"
+
+
+SESSIONS = "foreword status lists those of the last day, and foreword cost --by session --since 30d older ones"
+UNKNOWN = {
+    "trace 3f2a9d": "there is no such turn; foreword logs shows turns",
+    "trace 3f2a9c --reader bob": "there is no such turn; foreword logs shows turns",
+    "trace --at 1d": "there is no such turn; foreword logs shows turns",
+    "trace 3f2a9d --prompt": "no prompt of such a turn is recorded; foreword logs shows turns",
+    "trace 3f2a9c --explain": "no prompt of such a turn is recorded; foreword logs shows turns",
+    "cache --session s9": f"no session 's9' is recorded; {SESSIONS}",
+    "cache --session s1 --reader bob": f"no session 's1' is recorded; {SESSIONS}",
+    "cache --user bobb": "there is no user 'bobb'; did you mean 'bob'?",
+    "cache --room famly": "there is no room 'famly'; did you mean 'family'?",
+    "logs --session s9": f"no session 's9' is recorded; {SESSIONS}",
+    "logs --follow --session s9": f"no session 's9' is recorded; {SESSIONS}",
+    "logs --user zed": "there is no user 'zed'; there is alice, bob",
+    "logs --room famly": "there is no room 'famly'; did you mean 'family'?",
+    "cost --room famly": "there is no room 'famly'; did you mean 'family'?",
+    "status --room famly": "there is no room 'famly'; did you mean 'family'?",
+    "export --room famly": "there is no room 'famly'; did you mean 'family'?",
+}
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("line", UNKNOWN)
+def test_what_is_not_there(say, line):
+    """A turn, a session, a person or a room that is not there is an error that says what to do, not an empty answer."""
+    for form in ([], ["--json"]):
+        assert astuple(say(*line.split(), *form)) == (2, "", f"foreword: {UNKNOWN[line]}\n")
+
+
+def test_who_is_only_in_the_log(say, state):
+    """Who is recorded and not in foreword.yaml, or no longer, is known: people, rooms, and sessions by a beginning."""
+    tell(state, make_event(**ago(1), user="telegram:7", room="attic", session="56a92fa4ffff"))
+    lines = ("logs --user telegram:7", "logs --session 56a92f", "cache --user telegram:7", "cache --session 56a92f")
+    for line in (*lines, "logs --room attic", "cache --room attic", "cost --room attic"):
+        assert say(*line.split()).code == 0
+    assert len(say("logs", "--session", "56a92f", "--json").json) == 1
+
+
+def test_others_are_not_hinted_at(say):
+    """Who does not see everything is answered the same about anybody else, known or not."""
+    answers = {say("logs", "--reader", "bob", "--user", name) for name in ("alice", "zed")}
+    assert len(answers) == 1
 
 
 def test_cost(say, state, monkeypatch):
@@ -227,7 +271,7 @@ def test_bad_input(say, line, hint):
     assert hint in answer.err
 
 
-@pytest.mark.parametrize("line", ["logs", "status", "cost", "trace 3f2a9c"])
+@pytest.mark.parametrize("line", ["logs", "status", "cost", "cache"])
 def test_a_damaged_log(say, state, line):
     """A damaged log is put aside, with a warning that says where it is, and a new one is begun."""
     tell(state, make_event(**ago(1)))

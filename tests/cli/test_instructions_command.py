@@ -73,16 +73,20 @@ def test_bad_input(start, words, said):
     assert said in answer.err
 
 
-def test_unknown_person(say):
-    """For a person whom the configuration does not know nothing is kept; what is there can be seen and removed."""
-    answer = say("instructions", "set", "x", "--user", "bobb")
-    assert answer.code == 2
-    assert "unknown user 'bobb'; did you mean 'bob'?" in answer.err
-    for action in ("show", "clear"):
-        answer = say("instructions", action, "--user", "mallory")
+def test_unknown_person(say, folder):
+    """A person whom the configuration does not know is an error; what one who was has left can be seen and removed."""
+    say("instructions", "set", "Be kind.", "--user", "bob")
+    for words in (("set", "x"), ("show",), ("clear",)):
+        answer = say("instructions", *words, "--user", "bobb")
+        assert (answer.code, answer.out) == (2, "")
+        assert "unknown user 'bobb'; did you mean 'bob'?" in answer.err
+    (folder / "foreword.yaml").write_text((folder / "foreword.yaml").read_text().replace("  bob:", "  bo:"))
+    for action, told in (("show", "Be kind.\n"), ("clear", "reid now has no instructions from bob, from the next")):
+        answer = say("instructions", action, "--user", "bob")
         assert answer.code == 0
-        assert "'mallory' is not among the users" in answer.err
-    assert say("instructions", "show", "--user", "bobb").out == "(none)\n"
+        assert "'bob' is not among the users" in answer.err
+        assert answer.out.startswith(told)
+    assert say("instructions", "show", "--user", "bob").code == 2
 
 
 def test_told(say):

@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from foreword.errors import InputError
 from foreword.events.blamed import Break, Moved, read_break, read_moved, tell_value
 from foreword.events.event import EventType, Reader
 from foreword.events.filter import Filter
@@ -16,12 +15,11 @@ from foreword.events.line import SHORT, count, show_cost, show_time, show_word
 from foreword.events.moment import Period, read_whole, stamp
 from foreword.events.question import Way, choose_ways, make_condition, walk
 from foreword.events.record import Record, read_record
-from foreword.events.visible import visible
 from foreword.events.why import show_cause, show_share
 from foreword.frozen import frozen
 
-LAST = "\U0010ffff"  # sorts behind every id that begins with what stands before it
 NEWEST = 20  # breaks and decisions of one answer
+BEYOND = "other requests with the same beginning had written them, or the provider kept them longer than its rules say"
 CALL, PROMPT = EventType.API_CALL.value, EventType.PROMPT_BUILT.value
 
 # Each CASE guards the next: most rows are known by a word that they do not have, and what has it need not be JSON, nor
@@ -35,8 +33,11 @@ BLAME = FACT.format("cache.blame", "cause")
 PREDICTED = " + ".join(f"coalesce(json_extract(cache, '$.predicted.{name}'), 0)" for name in ("read", "write", "fresh"))
 SUMS = (
     "SELECT json_extract(cache, '$.blame.cause'), count(*), sum(tokens_in), sum(cache_read),"  # noqa: S608 - no input
-    f" sum({PREDICTED}), sum(json_extract(cache, '$.predicted.read')), sum(json_extract(cache, '$.blame.tokens')),"
-    " sum(json_extract(cache, '$.blame.usd')), count(json_extract(cache, '$.blame.usd'))"
+    f" sum(coalesce(1.0 * tokens_in * json_extract(cache, '$.predicted.read') / nullif({PREDICTED}, 0), 0)),"
+    " sum(json_extract(cache, '$.blame.tokens')), sum(json_extract(cache, '$.blame.usd')),"
+    " count(json_extract(cache, '$.blame.usd')),"
+    f" sum(abs({PREDICTED} - coalesce(tokens_in, 0))),"
+    " count(json_extract(cache, '$.surplus.tokens')), sum(json_extract(cache, '$.surplus.tokens'))"
     " FROM ({inner}) WHERE cache IS NOT NULL GROUP BY 1"
 )
 
@@ -52,6 +53,14 @@ class Share:
     def part(self) -> float | None:
         """The share that is read, or None where there is nothing."""
         return self.read / self.tokens if self.tokens else None
+
+
+@frozen(eq=True)
+class Surplus:
+    """Calls that read more than was predicted, and how many tokens more."""
+
+    calls: int = 0
+    tokens: int = 0
 
 
 @frozen(eq=True)
@@ -76,6 +85,10 @@ class Breaks:
     """Calls that the ledger has followed."""
     reported: Share
     predicted: Share
+    """Of the tokens that were billed: each call has the share that was predicted of it."""
+    off: int
+    """By how many tokens the predicted input of each call missed what was billed, added up."""
+    surplus: Surplus
     losses: tuple[Loss, ...]
     """What was lost, by cause, the most expensive first."""
     breaks: tuple[Break, ...]
@@ -84,6 +97,11 @@ class Breaks:
     """How often the ledger had to decide something, by what it did."""
     moves: tuple[Moved, ...]
     """The newest of these, the newest first."""
+
+    @property
+    def error(self) -> float | None:
+        """How far predicted counts of tokens were off, as a share of what was billed."""
+        return self.off / self.reported.tokens if self.reported.tokens else None
 
     @property
     def broken(self) -> int:
@@ -109,42 +127,24 @@ def read_asked(asked: Mapping[str, str], reader: Reader, now: datetime) -> Filte
     return Filter(session=asked.get("session") or "", user=asked.get("user") or "", period=period)
 
 
-def complete_session(connection: sqlite3.Connection, reader: Reader, named: str) -> str:
-    """Complete the beginning of a session's id, as tables show it, among the sessions that the reader may see."""
-    where, values = visible(reader)
-    rows = connection.execute(
-        "SELECT DISTINCT session_id FROM events INDEXED BY idx_events_session"  # noqa: S608
-        f" WHERE session_id >= ? AND session_id < ? AND {where} ORDER BY session_id LIMIT 3",
-        [named, f"{named}{LAST}", *values],
-    )
-    known = [session for (session,) in rows]
-    if named in known or not known:
-        return named
-    if len(known) > 1:
-        raise InputError(f"several sessions begin so; write more of the id: {', '.join(known)}")
-    return str(known[0])
-
-
 def find_breaks(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> Breaks:
-    """Find what was read from caches and what was lost, in the calls that fit and that the reader may see.
-
-    A session may be named by the beginning of its id.
-    """
-    if wanted.session:
-        wanted = replace(wanted, session=complete_session(connection, reader, wanted.session))
+    """Find what was read from caches and what was lost, in the calls that fit and that the reader may see."""
     calls, prompts = (replace(wanted, type=kind, level=None) for kind in (CALL, PROMPT))
     rows = sum_causes(connection, reader, calls)
     losses = [
         Loss(cause=str(cause), breaks=broken, tokens=tokens or 0, usd=usd, unpriced=broken - priced)
-        for cause, broken, _, _, _, _, tokens, usd, priced in rows
+        for cause, broken, _, _, _, tokens, usd, priced, *_ in rows
         if cause is not None
     ]
+    billed = sum(row[2] or 0 for row in rows)
     moves = list(find_told(connection, reader, prompts, LEDGER))
     return Breaks(
         period=wanted.period,
         calls=sum(row[1] for row in rows),
-        reported=Share(tokens=sum(row[2] or 0 for row in rows), read=sum(row[3] or 0 for row in rows)),
-        predicted=Share(tokens=sum(row[4] or 0 for row in rows), read=sum(row[5] or 0 for row in rows)),
+        reported=Share(tokens=billed, read=sum(row[3] or 0 for row in rows)),
+        predicted=Share(tokens=billed, read=round(sum(row[4] or 0 for row in rows))),
+        off=sum(row[8] or 0 for row in rows),
+        surplus=Surplus(calls=sum(row[9] for row in rows), tokens=sum(row[10] or 0 for row in rows)),
         losses=tuple(sorted(losses, key=lambda loss: (-(loss.usd or 0), -loss.tokens, loss.cause))),
         breaks=tuple(filter(None, map(read_break, find_told(connection, reader, calls, BLAME)))),
         deeds=count_deeds(connection, reader, prompts) if moves else {},
@@ -194,14 +194,22 @@ def show_breaks(found: Breaks, zone: ZoneInfo) -> Iterator[str]:
         yield f"{ends} ({zone.key}): no call is recorded that the ledger followed"
         return
     read, predicted = (show_share(one.read, one.tokens) for one in (found.reported, found.predicted))
+    off = show_share(found.off, found.reported.tokens)
     yield (
         f"{ends} ({zone.key}): {count(found.calls, 'call')}, {read} of {found.reported.tokens:,} input tokens were read"
-        f" from the cache; {predicted} were predicted"
+        f" from the cache; {predicted} were predicted, with counts off by {off}"
     )
+    if found.surplus.calls:
+        yield f"{show_surplus(found.surplus)}: {BEYOND}"
     if not found.losses:
         yield "no break: what a provider had was read"
         return
     yield f"{count(found.broken, 'break')}: {found.tokens:,} tokens billed again, {show_cost(found.usd)} lost"
+
+
+def show_surplus(surplus: Surplus) -> str:
+    """Show what was read beyond what was predicted."""
+    return f"{count(surplus.calls, 'call')} read {surplus.tokens:,} tokens more than predicted"
 
 
 def show_causes(found: Breaks) -> Iterator[str]:
@@ -210,6 +218,8 @@ def show_causes(found: Breaks) -> Iterator[str]:
         return
     read, predicted = (show_share(one.read, one.tokens) for one in (found.reported, found.predicted))
     yield f"cache: {read} of the input was read from it, {predicted} were predicted"
+    if found.surplus.calls:
+        yield f"- {show_surplus(found.surplus)}: {BEYOND}"
     for loss in found.losses:
         billed = f"{loss.tokens:,} tokens billed again, {show_cost(loss.usd)} lost"
         yield f"- broken by {show_word(loss.cause)}: {count(loss.breaks, 'time')}, {billed}"
@@ -226,6 +236,8 @@ def tell_breaks(found: Breaks) -> dict[str, Any]:
         "calls": found.calls,
         "reported": tell_share(found.reported),
         "predicted": tell_share(found.predicted),
+        "error": found.error,
+        "surplus": asdict(found.surplus),
         "lost": {
             "breaks": found.broken,
             "tokens": found.tokens,

@@ -59,13 +59,15 @@ class Talk:
         """The configuration when it was last looked at."""
         self.seen: dict[str, str | None] = {}
         """What the slots were made of then, by hash."""
+        self.told: frozenset[str] = frozenset()
+        """What is wrong, as far as the person was warned of it."""
+        self.environ = environ
         self._terminal = terminal
-        self._environ = environ
         self._seat = seat
-        self.bell = Bell(self.note, is_owner=self._is_owner)
+        self.bell = Bell(self.note, is_owner=self.is_owner)
         gateway.reloading.board.ways.append(self.bell)
 
-    def _is_owner(self) -> bool:
+    def is_owner(self) -> bool:
         """Whether the owner sits here, with nobody else who reads it."""
         config = self.gateway.workspace.config
         return self.place.user == config.owner and self.found.clearance.level is Trust.FULL
@@ -173,17 +175,17 @@ class Talk:
         """Choose the model that answers, as the next turn will."""
         named = self.session.model if self.session else ""
         config = self.gateway.workspace.config
-        return choose_model(named or config.agents[self.found.lane.agent].model, config, self._environ)
+        return choose_model(named or config.agents[self.found.lane.agent].model, config, self.environ)
 
     async def set_model(self, name: str) -> None:
         """Have another model answer in this session; one that cannot be opened changes nothing."""
         config = self.gateway.workspace.config
-        models = open_models(config, self._environ)
+        models = open_models(config, self.environ)
         try:
             await asyncio.to_thread(models.find, name)
         finally:
             await models.close()
-        await asyncio.to_thread(fetch_weights, name, config, self._environ)
+        await asyncio.to_thread(fetch_weights, name, config, self.environ)
         session = await self.hold()
         await self.gateway.sessions.set_model(session.id, name)
         self.session = replace(session, model=name)
