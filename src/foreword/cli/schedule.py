@@ -58,6 +58,10 @@ def run(args: Namespace) -> int:
     }
     if not args.which and args.action in ("cancel", "run"):
         raise InputError(f"schedule {args.action} needs to know which\nsee: foreword schedule list")
+    if args.which and args.action in ("list", "add"):
+        raise InputError(
+            f"schedule {args.action} takes nothing more, not {args.which!r}\nsee: foreword schedule --help"
+        )
     with open_here(args) as workspace:
         if args.action == "run":
             return run_now(args, workspace)
