@@ -24,6 +24,7 @@ from foreword.caching.cache import Counted
 from foreword.frozen import frozen
 from foreword.gateway.message import Incoming, State
 from foreword.gateway.opening import Options, open_gateway
+from foreword.ledger.calibration import Calibration
 from foreword.ledger.state import find_part
 from foreword.runtime.toolbox import Further
 from foreword.simulate import find_living, set_side_by_side
@@ -82,7 +83,9 @@ class Played:
     replayed: tuple[Counted, ...]
     """What its rules say of each, by the tokens that we count."""
     predicted: tuple[Counted, ...]
-    """What the ledger had said before."""
+    """What the ledger had said before, in tokens as it thought that they are billed."""
+    factors: tuple[float, ...]
+    """By what it had corrected our counts for that."""
     ledger: tuple[Mapping[str, Any], ...]
     """What it did about changes."""
 
@@ -113,7 +116,7 @@ def compare(scenario: Scenario, model: str) -> Iterator[Figure]:
     calls = f"{len(played.requests)} calls in all"
     differing = sum(not same for same in compare_systems(played, simulated))
     yield Figure(name="calls whose system part is not the simulator's", value=differing, unit="", aim=0, baseline=calls)
-    missed = sum(one != other for one, other in zip(played.predicted, played.replayed, strict=True))
+    missed = sum(one != other for one, other in zip(played.predicted, correct(played, model), strict=True))
     yield Figure(name="calls that the ledger predicted wrong", value=missed, unit="", aim=0, baseline=calls)
 
 
@@ -222,8 +225,15 @@ def read_played(folder: Path, stand_in: StandIn, calls: Sequence[Call], model: s
         requests=tuple(request.body for request in stand_in.requests),
         counted=tuple(request.counted for request in stand_in.requests),
         predicted=tuple(Counted(**facts["cache"]["predicted"]) for kind, facts in told if kind == "api_call"),
+        factors=tuple(facts["cache"]["factor"] for kind, facts in told if kind == "api_call"),
         ledger=tuple(facts["ledger"] for kind, facts in told if "ledger" in facts),
     )
+
+
+def correct(played: Played, model: str) -> list[Counted]:
+    """Correct what the rules say of each call as the ledger did."""
+    learned = (Calibration(model=model, calls=1, ratio=factor) for factor in played.factors)
+    return [known.correct_all(counted) for known, counted in zip(learned, played.replayed, strict=True)]
 
 
 def simulate(scenario: Scenario, model: str, played: Played) -> Comparison:

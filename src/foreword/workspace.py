@@ -87,7 +87,8 @@ class Workspace:
         self._reloading, self._making = RLock(), Lock()
         self.state = os.path.join(self.files.root, STATE)
         self._shelf = CountShelf(self.state)
-        self._kept = StateReader(self.state)
+        self.kept = StateReader(self.state)
+        """What the state has of agents, people and models."""
         self._counters: dict[Vocabulary, Counter] = {}
         self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
         self._memory: tuple[Config, Memory] | None = None
@@ -221,14 +222,14 @@ class Workspace:
         """
         if not turn.user or has_company(turn):
             return None
-        return self._kept.find_instructions(turn.user, turn.agent, decide(turn, self.ground).level)
+        return self.kept.find_instructions(turn.user, turn.agent, decide(turn, self.ground).level)
 
     def _recall_instructions(self, turn: Turn, agent: str, ground: Ground) -> str:
         """Recall a person's instructions, unless the clearance is too low for them: then they are not even opened."""
         clearance = decide(turn, ground).level
         if not turn.user or has_company(turn) or clearance < INSTRUCTED:
             return ""
-        return self._kept.find_instructions(turn.user, agent, clearance) or ""
+        return self.kept.find_instructions(turn.user, agent, clearance) or ""
 
     def blueprint(self, name: str) -> Blueprint:
         """Return a blueprint: the workspace's own of this name, else the shipped one; a broken edit changes nothing."""
@@ -297,7 +298,7 @@ class Workspace:
             counter.save()
         if self._memory:
             self._memory[1].close()
-        self._kept.close()
+        self.kept.close()
 
     def __enter__(self) -> Self:
         return self
@@ -323,8 +324,8 @@ class Workspace:
             files=self.files,
             measure=measure,
             hooks=find_hooks(config.prompt.hooks, text),
-            characters=self._kept.find_character,
-            archives=self._kept.find_archived,
+            characters=self.kept.find_character,
+            archives=self.kept.find_archived,
             memories=self if config.memory.recall else None,
         )
 

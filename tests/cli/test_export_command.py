@@ -91,7 +91,7 @@ def test_the_output_is_gone(folder):
     with subprocess.Popen([*RUN, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(1)
         process.stdout.close()
-        assert process.wait(60) == 141
+        assert process.wait(120) == 141
         assert process.stderr.read() == b""
 
 

@@ -8,7 +8,7 @@ from event_rows import ALICE, BOB, NOON, make_event, put, tell
 from foreword.caching.cache import Counted
 from foreword.errors import InputError
 from foreword.events.asking import ask
-from foreword.events.blamed import read_break, read_moved
+from foreword.events.blamed import Moved, read_break, read_moved
 from foreword.events.breaks import NEWEST, find_breaks, read_asked, show_breaks, show_causes, tell_breaks
 from foreword.events.event import EventType, Place, Usage
 from foreword.events.filter import Filter
@@ -86,10 +86,37 @@ def test_sums(folder):
     assert sums == [("expired", 1, 900, 0.05, 0), ("section", 2, 1_000, 0.01, 1)]
     assert (found.broken, found.tokens, found.usd) == (3, 1_900, pytest.approx(0.06))
     assert [one.time - NOON for one in found.breaks] == [timedelta(minutes=at) for at in (3, 2, 1)]
-    assert "47.5 % of 4,000 input tokens were read from the cache; 60.0 % were predicted" in next(
-        show_breaks(found, UTC)
-    )
+    line = "47.5 % of 4,000 input tokens were read from the cache; 60.0 % were predicted, with counts off by 0.0 %"
+    assert line in next(show_breaks(found, UTC))
     assert list(show_breaks(found, UTC))[1] == "3 breaks: 1,900 tokens billed again, $0.0600 lost"
+
+
+def test_more_than_was_predicted(folder):
+    """What was read beyond a prediction is one line of the sums, and one under its call, with what is known of why."""
+    more = {"surplus": {"tokens": 400, "reason": "another request may have written it"}}
+    tell(
+        folder, call(0, {"cache": {**WHOLE["cache"], **more}}), call(1, {"cache": {**WHOLE["cache"], **more}}), call(2)
+    )
+    found = look(folder)
+    lines = list(show_breaks(found, UTC))
+    assert lines[1].startswith("2 calls read 800 tokens more than predicted: other requests with the same beginning")
+    assert lines[2] == "no break: what a provider had was read"
+    assert tell_breaks(found)["surplus"] == {"calls": 2, "tokens": 800}
+    assert "- 2 calls read 800 tokens more than predicted" in "\n".join(show_causes(found))
+    records = ask(folder, lambda log: find_events(log, ALICE))[0].records
+    why = "400 tokens more were read than predicted: another request may have written it"
+    assert list(explain_cache(records)).count(f"  {why}") == 2
+    assert f'surplus="{why}"' in show_label(records[-1])
+
+
+def test_the_error_of_counts(folder):
+    """Counts that were too high and too low do not make up for each other: the error is of each call."""
+    few, many = ({"cache": {"predicted": {"read": 0, "write": size}, "blame": None}} for size in (900, 1_100))
+    tell(folder, call(0, few), call(1, many))
+    found = look(folder)
+    assert (found.predicted.tokens, found.off, found.error) == (2_000, 200, 0.1)
+    assert tell_breaks(found)["error"] == 0.1
+    assert next(show_breaks(found, UTC)).endswith("0.0 % were predicted, with counts off by 10.0 %")
 
 
 @pytest.mark.parametrize("cause", list(map(str, Cause)))
@@ -212,6 +239,14 @@ def test_lines_of_a_turn(log):
     assert 'ledger="rebase from soul at byte 12, 900 tokens again' in show_label(built)
 
 
+def test_a_cost_that_nobody_knows():
+    """Where a ledger was damaged, nobody knows what was billed again, and it is not called free."""
+    rebase = {"ground": "damaged", "reason": "could not be read", "section": None, "byte": 0, "tokens": 0, "usd": None}
+    event = make_event(EventType.PROMPT_BUILT, 0)
+    moved = Moved(time=event.time, session="s1", user="alice", turn=TRACE, deed="rebase", decisions=(), **rebase)
+    assert show_moved(moved) == "rebase, nobody knows at what cost (damaged): could not be read"
+
+
 def test_why(log):
     """A turn is explained by what the ledger did first, then call by call."""
     put(log, event_type="prompt_built", metadata=REBASED)
@@ -222,7 +257,9 @@ def test_why(log):
     assert lines[1:3] == ["  soul changed, rebase", "  user changed, hold: waits"]
     assert lines[3].startswith("call 1: 400 of 1,000 input tokens read from the cache: 40.0 % read, 50.0 % predicted")
     assert lines[4].startswith("  break by section soul at byte 12, 500 tokens again")
-    assert lines[5:] == ["call 2: 900 of 1,000 input tokens read from the cache: 90.0 % read, 90.0 % predicted"]
+    assert lines[5:] == [
+        "call 2: 900 of 1,000 input tokens read from the cache: 90.0 % read, 90.0 % predicted, counts off by 0.0 %"
+    ]
 
 
 def test_why_nothing_was_decided(log):

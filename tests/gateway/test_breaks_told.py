@@ -90,6 +90,23 @@ def test_a_pause(tmp_path, clock, run):
     assert [(one.cause, one.breaks) for one in look(tmp_path).losses] == [("expired", 1)]
 
 
+def test_more_than_was_predicted(run, type_in):
+    """A session that begins with what another one wrote reads more than predicted; that is said, and no break is."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        return (await say(gateway, "Two", channel="web")).turn
+
+    turn = run(talk, {**FILES, "channels/web.md": "Be brief.", "channels/terminal.md": "Be brief."})
+    _, out, _ = type_in("cache", "--since", "1d")
+    assert "1 call read " in out
+    assert " tokens more than predicted: other requests with the same beginning had written them, or" in out
+    assert "no break" in out
+    _, out, _ = type_in("trace", turn)
+    assert "tokens more were read than predicted: no earlier request" in " ".join(out.split())
+    assert json.loads(type_in("cache", "--since", "1d", "--json")[1])["surplus"]["calls"] == 1
+
+
 def test_what_may_not_be_seen_is_not_named(tmp_path, run, type_in):
     """Where a file is closed to a session, neither the log nor a command names it in what became of the cache."""
     listed = CONFIG + "prompt: {files: [{path: vault.md, trust: familiar}]}\n"

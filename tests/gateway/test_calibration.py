@@ -1,6 +1,7 @@
 """Claims about calibration: a provider that counts otherwise is learned, and predictions are corrected by it."""
 
 import asyncio
+import json
 
 import pytest
 from house import CONFIG, open_house, open_rows, read_log, say
@@ -51,6 +52,32 @@ def test_the_error_falls(tmp_path, run, capsys):
     capsys.readouterr()
     assert main(["explain", "-w", str(tmp_path)]) == 0
     assert f"counts × {known.ratio:.2f}, off by {known.error:.1%} on average (12 calls)" in capsys.readouterr().out
+
+
+def test_predictions_are_in_tokens_as_billed(tmp_path, run, capsys):
+    """What is predicted of a call is corrected by what the calls before it taught, and the error of that is shown."""
+
+    async def talk(gateway):
+        for number in range(12):
+            await say(gateway, f"{number}: {WORDS * (number % 4)}")
+
+    requests = run(talk)
+    told = [facts["cache"]["predicted"] for kind, _, _, facts in read_log(tmp_path) if kind == "api_call"]
+    errors = [
+        abs(sum(one[name] for name in ("read", "write", "fresh")) / request.counted.total - 1)
+        for one, request in zip(told, requests, strict=True)
+    ]
+    assert errors[0] > 0.05  # nothing was known before the first call
+    assert max(errors[1:]) < 0.03
+    reads = [(one["read"], request.counted.read) for one, request in zip(told, requests, strict=True)]
+    assert all(ours == pytest.approx(theirs, rel=0.03) for ours, theirs in reads)
+    capsys.readouterr()
+    assert main(["cache", "-w", str(tmp_path), "--since", NOON.isoformat(), "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert value["error"] == pytest.approx(
+        sum(error * request.counted.total for error, request in zip(errors, requests, strict=True))
+        / sum(request.counted.total for request in requests)
+    )
 
 
 def test_a_learned_ratio_moves_no_byte_of_a_prompt(tmp_path, run):

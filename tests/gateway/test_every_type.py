@@ -167,7 +167,7 @@ async def live_through(folder, provider, bot):
         return open_telegram(bot.token, TelegramBot(api=bot.url), around)
 
     options = {"clock": clock, "opens": {"telegram": open_bot}, "scheduling": True}
-    async with asyncio.timeout(60), open_house(folder, provider, FILES, **options) as gateway:
+    async with asyncio.timeout(120), open_house(folder, provider, FILES, **options) as gateway:
         night = Night(gateway, provider, bot, clock, folder)
         await night.work()
         await night.be_refused()

@@ -43,7 +43,7 @@ def play(folder, stand_in, *acts, files=FILES, **options):
     async def run(act):
         post = Messenger(arrived=arrived)
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(120),
             open_house(folder, stand_in, files=files, channels={"telegram": post}, **options) as gateway,
         ):
             post.gateway = gateway

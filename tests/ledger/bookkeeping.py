@@ -113,7 +113,6 @@ class House:
             prompt=Prompt(blocks=(*draw_blocks(base), tail)),
             base=base,
             layout=self.layout,
-            tool_tokens=sum(self.meter.count(text) for text in self.tools.values()),
             edits=dict(self.edits),
             withheld=self.withheld,
             said=tuple(block.text for block in self.said),

@@ -7,6 +7,7 @@ from bookkeeping import GEMINI, GPT, LOCAL, MARKED_GPT, OPUS, SONNET, House
 
 from foreword.caching.cache import Counted
 from foreword.ledger.blame import Answered, Cause, account, confirm
+from foreword.prices import find_prices
 from foreword.simulate.design import make
 from foreword.words import Pace, Policy
 
@@ -278,6 +279,21 @@ def test_counts_of_another_scale(house):
     more = Counted(**{name: int(getattr(reported, name) * 1.3) for name in ("read", "write", "fresh")})
     answered = Answered(base=house.standing.base, sent=house.frozen.last, reported=more)
     assert account(before, answered, house.facts).blame is None
+
+
+def test_what_is_written_for_an_hour_costs_more(house):
+    """What a break bills again costs what the provider reports it was written for."""
+    house.edit("soul")
+    rebase(house, "soul")
+    before = house.frozen
+    house.begin()
+    house.send()
+    plain = replace(house.account.reported, hour=0)
+    prices = find_prices(SONNET, {})
+    for hour, paid in ((0, prices.cache_write), (plain.write, prices.cache_write_1h)):
+        answered = Answered(base=house.standing.base, sent=house.frozen.last, reported=replace(plain, hour=hour))
+        blame = account(before, answered, house.facts, prices).blame
+        assert blame.usd == pytest.approx(blame.tokens * (paid - prices.cache_read))
 
 
 def test_a_second_opinion(house):

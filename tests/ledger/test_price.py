@@ -1,11 +1,15 @@
 """Claims about the price of an edit, and about what reported usage teaches."""
 
+from dataclasses import replace
+
 import pytest
 from bookkeeping import OPUS, SONNET, House
 
-from foreword.ledger import Moment
+from foreword.caching.cache import Counted
+from foreword.ledger import Moment, compare
 from foreword.ledger.calibration import Calibration, learn, show
 from foreword.ledger.price import quote
+from foreword.money import show_usd
 from foreword.prices import find_prices
 from foreword.words import Policy
 
@@ -53,10 +57,27 @@ def test_now_is_what_is_billed(house):
 
 def test_a_cold_cache_has_nothing_to_lose(house):
     """Once the cache is cold, an edit bills nothing again."""
-    house.edit("soul")
+    house.edit("soul", new="line three, and some more words about it, ")
     house.wait(10_000)
     _, offers = ask(house)
     assert offers[Policy.NOW].again == 0
+    assert offers[Policy.NOW].once > 0
+
+
+@pytest.mark.parametrize("section", ["soul", "core"])
+def test_one_act_has_one_price(house, section):
+    """Once the cache is cold, now, append and cold do the same, and so they cost the same and are all allowed."""
+    house.edit(section, new="line three, and some more words about it, ")
+    house.wait(10_000)
+    _, offers = ask(house)
+    acts, costs = set(), set()
+    for policy in (Policy.NOW, Policy.APPEND, Policy.COLD):
+        house.edits = {section: policy}
+        moment = Moment(now=house.now, facts=house.facts, prices=find_prices(SONNET, {}))
+        standing = compare(house.frozen, house.want(), moment)
+        acts.add((standing.deed, standing.prompt.text))
+        costs.add(replace(offers[policy], policy=Policy.NOW))
+    assert len(acts) == len(costs) == 1
 
 
 @pytest.mark.parametrize(("model", "allowed"), [(SONNET, False), (OPUS, True)])
@@ -93,6 +114,42 @@ def test_counts_are_corrected():
     assert known.raw == pytest.approx(0.2, abs=0.001)
     assert known.error < 0.02
     assert "counts × 1.250 by 20 calls" in show(known)
+
+
+@pytest.mark.parametrize("priced", [True, False])
+@pytest.mark.parametrize("policy", [Policy.AUTO, Policy.NOW])
+def test_a_decision_costs_what_was_quoted(house, priced, policy):
+    """What a decision is said to cost is what was quoted for it, and what was learned of tokens moves no decision."""
+    known = Calibration(model=SONNET, calls=9, ratio=1.25)
+    house.edit("soul")
+    house.edits = {"soul": policy}
+    moment = Moment(now=house.now, facts=house.facts, prices=find_prices(SONNET, {}) if priced else None, known=known)
+    plain, corrected = (
+        compare(house.frozen, house.want(), one) for one in (replace(moment, known=Calibration(model=SONNET)), moment)
+    )
+    offers = {one.policy: one for one in quote(house.frozen, house.want(), moment).offers}
+    assert plain.prompt.text == corrected.prompt.text
+    assert (plain.deed, plain.updates) == (corrected.deed, corrected.updates)
+    if policy is Policy.NOW:
+        again = offers[Policy.NOW].again
+        assert corrected.rebase.tokens == again == known.correct(plain.rebase.tokens)
+        assert corrected.rebase.usd == (pytest.approx(plain.rebase.usd * 1.25) if priced else None)
+    else:
+        assert corrected.decisions[0].tokens == pytest.approx(offers[Policy.APPEND].more, abs=1)
+        total = offers[Policy.APPEND].total
+        said = show_usd(total) if priced else f"{total:,.0f} tokens of input"
+        assert corrected.reason.startswith(f"{said} with ")
+        assert not plain.reason.startswith(f"{said} with ")
+
+
+def test_what_is_predicted_is_corrected():
+    """All parts of a prediction are corrected by the same factor, and make up the corrected whole."""
+    known = Calibration(model=SONNET, calls=9, ratio=1.1)
+    plain = Counted(read=1_003, write=205, hour=205, fresh=7)
+    found = known.correct_all(plain)
+    assert found.total == known.correct(plain.total)
+    assert (found.read, found.write, found.hour) == (1_103, 226, 226)
+    assert Calibration(model=SONNET).correct_all(plain) is plain
 
 
 def test_a_provider_that_changes_is_followed():

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
@@ -16,6 +15,7 @@ from foreword import Turn
 from foreword.events.event import EventType
 from foreword.runtime.loop import Bounds
 from foreword.runtime.outcome import End
+from waiting import until, wait
 
 TEMPLATE = 24  # tokens that the template puts around the messages of one turn, with what is counted a little low
 
@@ -74,14 +74,8 @@ def test_stopping(tmp_path, environ):
             turn.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await turn
-            for _ in range(200):
-                slots = ask(running, "/slots")
-                if not any(slot["is_processing"] for slot in slots):
-                    break
-                await asyncio.sleep(0.05)
-            else:
-                pytest.fail("the engine goes on")
-            assert max(slot.get("n_decoded", 0) for slot in slots) < 900
+            await until(lambda: not any(slot["is_processing"] for slot in ask(running, "/slots")))
+            assert max(slot.get("n_decoded", 0) for slot in ask(running, "/slots")) < 900
             house.loop._bounds = Bounds(max_tokens=4)
             outcome = await house.say("a", "Hello.")
             assert outcome.end is End.ANSWERED
@@ -152,6 +146,14 @@ def test_own_file(tmp_path, weights):
     asyncio.run(talk())
 
 
+def is_healthy(url):
+    """Whether an engine answers at an address."""
+    try:
+        return urllib.request.urlopen(f"{url}/health").status == 200
+    except (urllib.error.URLError, ConnectionError):
+        return False
+
+
 def test_dies_with_its_parent(weights, tmp_path):
     """The engine ends when the process that started it is killed."""
     script = f"""
@@ -163,17 +165,11 @@ time.sleep(600)
 """
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     url = parent.stdout.readline().strip()
-    assert urllib.request.urlopen(f"{url}/health").status == 200
+    assert is_healthy(url)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    for _ in range(200):
-        try:
-            urllib.request.urlopen(f"{url}/health")
-        except (urllib.error.URLError, ConnectionError):
-            return
-        time.sleep(0.05)
-    pytest.fail("the engine has outlived its parent")
+    wait(lambda: not is_healthy(url))
 
 
 def test_model_is_small(tmp_path, environ):

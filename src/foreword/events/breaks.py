@@ -19,6 +19,7 @@ from foreword.events.why import show_cause, show_share
 from foreword.frozen import frozen
 
 NEWEST = 20  # breaks and decisions of one answer
+BEYOND = "other requests with the same beginning had written them, or the provider kept them longer than its rules say"
 CALL, PROMPT = EventType.API_CALL.value, EventType.PROMPT_BUILT.value
 
 # Each CASE guards the next: most rows are known by a word that they do not have, and what has it need not be JSON, nor
@@ -32,8 +33,11 @@ BLAME = FACT.format("cache.blame", "cause")
 PREDICTED = " + ".join(f"coalesce(json_extract(cache, '$.predicted.{name}'), 0)" for name in ("read", "write", "fresh"))
 SUMS = (
     "SELECT json_extract(cache, '$.blame.cause'), count(*), sum(tokens_in), sum(cache_read),"  # noqa: S608 - no input
-    f" sum({PREDICTED}), sum(json_extract(cache, '$.predicted.read')), sum(json_extract(cache, '$.blame.tokens')),"
-    " sum(json_extract(cache, '$.blame.usd')), count(json_extract(cache, '$.blame.usd'))"
+    f" sum(coalesce(1.0 * tokens_in * json_extract(cache, '$.predicted.read') / nullif({PREDICTED}, 0), 0)),"
+    " sum(json_extract(cache, '$.blame.tokens')), sum(json_extract(cache, '$.blame.usd')),"
+    " count(json_extract(cache, '$.blame.usd')),"
+    f" sum(abs({PREDICTED} - coalesce(tokens_in, 0))),"
+    " count(json_extract(cache, '$.surplus.tokens')), sum(json_extract(cache, '$.surplus.tokens'))"
     " FROM ({inner}) WHERE cache IS NOT NULL GROUP BY 1"
 )
 
@@ -49,6 +53,14 @@ class Share:
     def part(self) -> float | None:
         """The share that is read, or None where there is nothing."""
         return self.read / self.tokens if self.tokens else None
+
+
+@frozen(eq=True)
+class Surplus:
+    """Calls that read more than was predicted, and how many tokens more."""
+
+    calls: int = 0
+    tokens: int = 0
 
 
 @frozen(eq=True)
@@ -73,6 +85,10 @@ class Breaks:
     """Calls that the ledger has followed."""
     reported: Share
     predicted: Share
+    """Of the tokens that were billed: each call has the share that was predicted of it."""
+    off: int
+    """By how many tokens the predicted input of each call missed what was billed, added up."""
+    surplus: Surplus
     losses: tuple[Loss, ...]
     """What was lost, by cause, the most expensive first."""
     breaks: tuple[Break, ...]
@@ -81,6 +97,11 @@ class Breaks:
     """How often the ledger had to decide something, by what it did."""
     moves: tuple[Moved, ...]
     """The newest of these, the newest first."""
+
+    @property
+    def error(self) -> float | None:
+        """How far predicted counts of tokens were off, as a share of what was billed."""
+        return self.off / self.reported.tokens if self.reported.tokens else None
 
     @property
     def broken(self) -> int:
@@ -112,15 +133,18 @@ def find_breaks(connection: sqlite3.Connection, reader: Reader, wanted: Filter) 
     rows = sum_causes(connection, reader, calls)
     losses = [
         Loss(cause=str(cause), breaks=broken, tokens=tokens or 0, usd=usd, unpriced=broken - priced)
-        for cause, broken, _, _, _, _, tokens, usd, priced in rows
+        for cause, broken, _, _, _, tokens, usd, priced, *_ in rows
         if cause is not None
     ]
+    billed = sum(row[2] or 0 for row in rows)
     moves = list(find_told(connection, reader, prompts, LEDGER))
     return Breaks(
         period=wanted.period,
         calls=sum(row[1] for row in rows),
-        reported=Share(tokens=sum(row[2] or 0 for row in rows), read=sum(row[3] or 0 for row in rows)),
-        predicted=Share(tokens=sum(row[4] or 0 for row in rows), read=sum(row[5] or 0 for row in rows)),
+        reported=Share(tokens=billed, read=sum(row[3] or 0 for row in rows)),
+        predicted=Share(tokens=billed, read=round(sum(row[4] or 0 for row in rows))),
+        off=sum(row[8] or 0 for row in rows),
+        surplus=Surplus(calls=sum(row[9] for row in rows), tokens=sum(row[10] or 0 for row in rows)),
         losses=tuple(sorted(losses, key=lambda loss: (-(loss.usd or 0), -loss.tokens, loss.cause))),
         breaks=tuple(filter(None, map(read_break, find_told(connection, reader, calls, BLAME)))),
         deeds=count_deeds(connection, reader, prompts) if moves else {},
@@ -170,14 +194,22 @@ def show_breaks(found: Breaks, zone: ZoneInfo) -> Iterator[str]:
         yield f"{ends} ({zone.key}): no call is recorded that the ledger followed"
         return
     read, predicted = (show_share(one.read, one.tokens) for one in (found.reported, found.predicted))
+    off = show_share(found.off, found.reported.tokens)
     yield (
         f"{ends} ({zone.key}): {count(found.calls, 'call')}, {read} of {found.reported.tokens:,} input tokens were read"
-        f" from the cache; {predicted} were predicted"
+        f" from the cache; {predicted} were predicted, with counts off by {off}"
     )
+    if found.surplus.calls:
+        yield f"{show_surplus(found.surplus)}: {BEYOND}"
     if not found.losses:
         yield "no break: what a provider had was read"
         return
     yield f"{count(found.broken, 'break')}: {show_lost(found)}"
+
+
+def show_surplus(surplus: Surplus) -> str:
+    """Show what was read beyond what was predicted."""
+    return f"{count(surplus.calls, 'call')} read {surplus.tokens:,} tokens more than predicted"
 
 
 def show_causes(found: Breaks) -> Iterator[str]:
@@ -186,6 +218,8 @@ def show_causes(found: Breaks) -> Iterator[str]:
         return
     read, predicted = (show_share(one.read, one.tokens) for one in (found.reported, found.predicted))
     yield f"cache: {read} of the input was read from it, {predicted} were predicted"
+    if found.surplus.calls:
+        yield f"- {show_surplus(found.surplus)}: {BEYOND}"
     for loss in found.losses:
         yield f"- broken by {show_word(loss.cause)}: {count(loss.breaks, 'time')}, {show_lost(loss)}"
     for one in found.breaks[:1]:
@@ -207,6 +241,8 @@ def tell_breaks(found: Breaks) -> dict[str, Any]:
         "calls": found.calls,
         "reported": tell_share(found.reported),
         "predicted": tell_share(found.predicted),
+        "error": found.error,
+        "surplus": asdict(found.surplus),
         "lost": {
             "breaks": found.broken,
             "tokens": found.tokens,

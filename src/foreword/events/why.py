@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from foreword.events.blamed import Break, Moved, find, read_break, read_moved, take_number
+from foreword.events.blamed import Break, Moved, find, read_break, read_moved, take_number, take_text
 from foreword.events.event import EventType
 from foreword.events.record import Record
 from foreword.money import show_usd
+
+UNKNOWN = "damaged"  # the ground of a rebase of which nobody knows what it bills again
 
 
 def show_break(one: Break) -> str:
@@ -26,6 +28,8 @@ def show_moved(one: Moved) -> str:
         sections = ", ".join(each.section for each in one.decisions if each.deed == one.deed)
         return f"{' '.join(filter(None, (one.deed, sections)))}: {one.reason}"
     place = " ".join(filter(None, (one.section, show_byte(one.byte))))
+    if one.ground == UNKNOWN:
+        return f"{one.deed}, nobody knows at what cost ({one.ground}): {one.reason}"
     again = show_again(one.tokens, one.usd) if one.tokens else "free"
     return f"{one.deed}{f' from {place}' if place else ''}, {again} ({one.ground}): {one.reason}"
 
@@ -46,6 +50,7 @@ def unfold(record: Record) -> dict[str, Any]:
     for name, value in record.facts.items():
         if name == "cache" and isinstance(value, dict):
             shown["cache"] = show_shares(record)
+            shown["surplus"] = show_surplus(record) or None
             broken = read_break(record)
             shown["break"] = show_break(broken) if broken else None
         elif name == "ledger" and isinstance(value, dict):
@@ -77,6 +82,8 @@ def explain_cache(records: tuple[Record, ...]) -> Iterator[str]:
             yield "ledger: no section differs from what the session was sent"
     for number, record in enumerate(calls, 1):
         yield f"call {number}: {show_read(record)}"
+        if more := show_surplus(record):
+            yield f"  {more}"
         if broken := read_break(record):
             yield f"  break by {show_break(broken)}"
 
@@ -84,17 +91,30 @@ def explain_cache(records: tuple[Record, ...]) -> Iterator[str]:
 def show_read(record: Record) -> str:
     """Show what a call read from the cache, beside what was predicted."""
     read, whole = record.cache_read or 0, record.tokens_in or 0
-    return f"{read:,} of {whole:,} input tokens read from the cache: {show_shares(record)}"
+    off = show_share(abs(sum_predicted(record) - whole), whole)
+    return f"{read:,} of {whole:,} input tokens read from the cache: {show_shares(record)}, counts off by {off}"
+
+
+def show_surplus(record: Record) -> str:
+    """Show what a call read beyond what was predicted, and what is known of why; nothing where it did not."""
+    more = find(find(record.facts, "cache"), "surplus")
+    tokens = take_number(more, "tokens") or 0
+    return f"{tokens:,} tokens more were read than predicted: {take_text(more, 'reason')}" if tokens else ""
+
+
+def sum_predicted(record: Record) -> int:
+    """Sum up the input that was predicted of a call."""
+    predicted = find(find(record.facts, "cache"), "predicted")
+    return sum(take_number(predicted, name) or 0 for name in ("read", "write", "fresh"))
 
 
 def show_shares(record: Record) -> str:
     """Show the share of the input that a call read from the cache, and the one that was predicted.
 
-    Shares are compared, and not tokens: the prediction is in our own count.
+    Shares are compared, and not tokens: a count that is off is off in both parts of it.
     """
     predicted = find(find(record.facts, "cache"), "predicted")
-    whole = sum(take_number(predicted, name) or 0 for name in ("read", "write", "fresh"))
-    expected = show_share(take_number(predicted, "read") or 0, whole)
+    expected = show_share(take_number(predicted, "read") or 0, sum_predicted(record))
     return f"{show_share(record.cache_read or 0, record.tokens_in or 0)} read, {expected} predicted"
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from foreword.frozen import frozen
 from foreword.ledger import Book, Frozen, Moment
-from foreword.ledger.calibration import Calibration, learn
+from foreword.ledger.calibration import PLAIN, Calibration, learn
 from foreword.ledger.state import empty
 from foreword.prices import Request, find_prices
 from foreword.runtime.history import Messages, recount
@@ -26,6 +26,8 @@ class Books:
     edits: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     """What was learned of each model's tokens."""
+    damaged: bool = False
+    """Whether there is a ledger that cannot be read, so that nobody knows what was sent."""
 
     def open(
         self, workspace: Workspace, turn: Turn, now: datetime, *, folded: bool = False, taken: Messages = ()
@@ -34,12 +36,14 @@ class Books:
         config = workspace.config
         model = turn.model or config.agents[turn.agent or next(iter(config.agents))].model
         facts = workspace.ground.measure(model).facts
-        tokens = self.frozen.last.tokens if self.frozen else 0
-        moment = Moment(
-            now=now, facts=facts.cache, prices=find_prices(facts.name, config.models, Request(tokens=tokens, now=now))
-        )
+        known = self.calibrations.get(facts.name, PLAIN)
+        tokens = known.correct(self.frozen.last.tokens) if self.frozen else 0
+        prices = find_prices(facts.name, config.models, Request(tokens=tokens, now=now))
+        moment = Moment(now=now, facts=facts.cache, prices=prices, known=known)
         said = tuple(message.text for message in recount(taken))
-        return Book(frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, taken=said)
+        return Book(
+            frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, taken=said, damaged=self.damaged
+        )
 
 
 @frozen(eq=True)
@@ -70,7 +74,12 @@ def read_books(state: sqlite3.Connection, session: str, since: datetime | None =
     known = ledgers.read_ledger(state, session)
     if known and since and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
         known = replace(known, alive=())
-    return Books(frozen=known, edits=ledgers.read_edits(state), calibrations=ledgers.read_calibrations(state))
+    return Books(
+        frozen=known,
+        edits=ledgers.read_edits(state),
+        calibrations=ledgers.read_calibrations(state),
+        damaged=known is None and ledgers.has_ledger(state, session),
+    )
 
 
 def keep_entry(state: sqlite3.Connection, session: str, entry: Entry) -> None:

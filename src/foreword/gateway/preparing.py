@@ -29,7 +29,7 @@ from foreword.gateway.writer import Writer
 from foreword.ledger import NOTHING_FROZEN, Frozen, Ledger
 from foreword.runtime.history import Messages, load, recount
 from foreword.signal import classify
-from foreword.store.ledgers import scrub_said
+from foreword.store.ledgers import scrub_said, scrub_updates
 from foreword.store.tasks import find_bound
 from foreword.tokens import Meter
 from foreword.turn import Extension, Git, Host, State, Task, Toolset, Turn
@@ -105,6 +105,8 @@ class Preparing:
             raise Changed(fault)
         incoming = claimed.incoming
         past, living, books = await self._recall(claimed)
+        if books.damaged and not is_light(claimed):  # what updates said may be wrong by now, and no ledger knows it
+            past, claimed = await self._rewrite(claimed, scrub_updates)
         equipment = bind(await self._equips.equip(claimed), living)
         turn = make_turn(claimed, equipment, past, self.now())
         try:
@@ -123,19 +125,21 @@ class Preparing:
             turn = make_turn(claimed, equipment, past, self.now())
             assembly = await self._assemble(claimed, turn, books, folded=True)
         if gone := assembly.standing.scrub:
-            past, claimed = await self._scrub(claimed, gone)
+            past, claimed = await self._rewrite(claimed, lambda state, session: scrub_said(state, session, gone))
             assembly = await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
         light = is_light(claimed)
         return Prepared(
             assembly=assembly, history=join(past), taken=claimed.taken, frozen=books.frozen, recorded=not light
         )
 
-    async def _scrub(self, claimed: Claimed, gone: Sequence[str]) -> tuple[Sequence[Row], Claimed]:
-        """Take what may not be seen any more out of what was said, this turn's own steps among it."""
+    async def _rewrite(
+        self, claimed: Claimed, scrub: Callable[[sqlite3.Connection, str], None]
+    ) -> tuple[Sequence[Row], Claimed]:
+        """Take what must not stand there out of what was said, this turn's own steps among it."""
         session = claimed.session.id
 
         def work(state: sqlite3.Connection) -> tuple[list[Row], bytes | None]:
-            scrub_said(state, session, gone)
+            scrub(state, session)
             (taken,) = state.execute("SELECT taken FROM turns WHERE id = ?", (claimed.turn,)).fetchone()
             return read_past(state, session), taken
 

@@ -19,7 +19,7 @@ from foreword.gateway.request import read_request
 from foreword.gateway.session import COLUMNS, Session, read_session
 from foreword.ledger import NOTHING_FROZEN, Draft, Ledger, Standing, Wanted, compare, want
 from foreword.ledger.calibration import Calibration
-from foreword.ledger.price import Offer, Quote, correct, narrow, quote, scale
+from foreword.ledger.price import Offer, Quote, narrow, quote
 from foreword.ledger.state import measure_warm
 from foreword.runtime.history import recount
 from foreword.store.ledgers import read_calibrations
@@ -98,6 +98,15 @@ class Pricing:
         return add_up([one for price in self.prices for one in price.quote.offers if one.policy is policy and one.usd])
 
 
+def is_open(pricing: Pricing, edit: Edit, policy: Policy) -> bool:
+    """Whether there is something to decide about an edit.
+
+    It is so where a session would learn something by it, or nobody has saved it yet. A session that was not used lately
+    has nothing in a cache, and so only what waits for the next session makes a difference to it.
+    """
+    return bool(pricing.prices) or not edit.saved or (pricing.idle > 0 and policy is Policy.NEXT_SESSION)
+
+
 def see_all(_: Session) -> bool:
     """See every session."""
     return True
@@ -142,7 +151,7 @@ def find_last(state: sqlite3.Connection, session: Session) -> Incoming:
 def price(workspace: Workspace, known: Known, edit: Edit, now: datetime) -> Pricing:
     """Price an edit in every session that goes on."""
     asking = Asking(workspace, edit, now)
-    answers = [asking.ask(going, known.calibrations) for going in known.going]
+    answers = [asking.ask(going) for going in known.going]
     return Pricing(
         prices=tuple(one for one in answers if isinstance(one, Price)),
         spared=tuple(one for one in answers if isinstance(one, Spared)),
@@ -175,7 +184,7 @@ class Asking:
         self._would = workspace.suppose(edit.texts)
         self._others = tuple(map(workspace.suppose, others))
 
-    def ask(self, going: Going, calibrations: Mapping[str, Calibration]) -> Price | Spared:
+    def ask(self, going: Going) -> Price | Spared:
         """Ask one session what it costs, or why it costs nothing."""
         frozen, session = going.books.frozen, going.session
         if frozen is None or session.lane.agent not in self._workspace.config.agents:
@@ -200,14 +209,13 @@ class Asking:
         asked = quote(frozen, narrowed, moment)
         if not asked.sections:
             return Spared.SAME
-        known = calibrations.get(frozen.last.model, Calibration(model=frozen.last.model))
         return Price(
             session=session,
             user=going.incoming.user,
             model=frozen.last.model,
-            warm=known.correct(measure_warm(frozen, self._now, moment.facts)),
-            quote=correct(asked, known),
-            standing=compare(frozen, narrowed, replace(moment, prices=scale(moment.prices, known))),
+            warm=moment.known.correct(measure_warm(frozen, self._now, moment.facts)),
+            quote=asked,
+            standing=compare(frozen, narrowed, moment),
         )
 
     def _make_turn(self, going: Going, model: str) -> Turn:

@@ -5,15 +5,15 @@ from dataclasses import replace
 from foreword.caching.cache import Counted, look_back
 from foreword.frozen import frozen
 from foreword.ledger.breakpoints import count_equal
+from foreword.ledger.calibration import PLAIN, Calibration
 from foreword.ledger.choice import HIDDEN
 from foreword.ledger.cost import find_difference, find_rates
 from foreword.ledger.line import Base
 from foreword.ledger.state import Frozen, Sent, find_idle, predict
+from foreword.ledger.surplus import TOLERANCE, Surplus, find_surplus
 from foreword.money import Prices
 from foreword.tokens.caches import CacheFacts
 from foreword.words import Word
-
-TOLERANCE = 0.02  # of what could have been read: counts of ours are estimates
 
 
 class Cause(Word):
@@ -62,11 +62,15 @@ class Blame:
 
 @frozen(eq=True)
 class Account:
-    """What was predicted of a call and what was reported, and why it was less, if it was."""
+    """What was predicted of a call and what was reported, and why it was less, if it was, or more."""
 
     predicted: Counted
     reported: Counted
     blame: Blame | None = None
+    factor: float = 1.0
+    """By what our counts were corrected to predict it."""
+    surplus: Surplus | None = None
+    """What was read though nobody expected it."""
 
 
 @frozen(eq=True)
@@ -88,22 +92,34 @@ class Answered:
     reported: Counted
 
 
-def account(frozen: Frozen | None, answered: Answered, facts: CacheFacts, prices: Prices | None = None) -> Account:
-    """Account for a call; `frozen` is what was sent before it."""
+def account(
+    frozen: Frozen | None,
+    answered: Answered,
+    facts: CacheFacts,
+    prices: Prices | None = None,
+    known: Calibration = PLAIN,
+) -> Account:
+    """Account for a call; `frozen` is what was sent before it, and `known` what was learned of the model's tokens."""
     sent, reported = answered.sent, answered.reported
-    predicted = predict(frozen, sent, facts)
+    expected = predict(frozen, sent, facts)
+    made = Account(
+        predicted=known.correct_all(expected),
+        reported=reported,
+        factor=known.factor,
+        surplus=find_surplus(frozen, sent, expected, reported, facts),
+    )
     if frozen is None:
-        return Account(predicted=predicted, reported=reported)
+        return made
     had = find_had(frozen, facts)
     scale = reported.total / sent.tokens if sent.tokens and reported.total else 1.0
     lost = min(round(had * scale), reported.total) - reported.read
     noise = max(facts.step, TOLERANCE * had * scale)
     # What we know to be lost counts from the first block; what we only see in the figures must stand out of them.
-    if lost <= 0 or (lost <= noise and had - predicted.read <= facts.step):
-        return Account(predicted=predicted, reported=reported)
+    if lost <= 0 or (lost <= noise and had - expected.read <= facts.step):
+        return made
     found = find_cause(frozen, answered.base, sent, facts)
     rates = find_rates(facts, prices)
-    paid = rates.write if facts.marked and sent.marks else rates.input
+    paid = rates.input if not (facts.marked and sent.marks) else rates.long if reported.hour else rates.write
     blame = Blame(
         cause=found.cause,
         reason=found.reason,
@@ -112,7 +128,7 @@ def account(frozen: Frozen | None, answered: Answered, facts: CacheFacts, prices
         tokens=lost,
         usd=lost * (paid - rates.read) if rates.usd else None,
     )
-    return Account(predicted=predicted, reported=reported, blame=blame)
+    return replace(made, blame=blame)
 
 
 def find_had(frozen: Frozen, facts: CacheFacts) -> int:

@@ -2,6 +2,7 @@
 
 import math
 
+from foreword.caching.cache import Counted
 from foreword.frozen import frozen
 
 MOST = 2.0  # tokens for one of ours; what reports more has counted something else
@@ -21,14 +22,34 @@ class Calibration:
     error: float = 0.0
     """The same with the correction that was known before each call."""
 
+    @property
+    def factor(self) -> float:
+        """What an estimate is multiplied by; nothing changes before the first call."""
+        return self.ratio if self.calls else 1.0
+
     def correct(self, tokens: int) -> int:
         """Correct an estimate."""
         return math.ceil(tokens * self.ratio) if self.calls else tokens
+
+    def correct_all(self, counted: Counted) -> Counted:
+        """Correct what was predicted of a call, all of it by the same factor."""
+        if not self.calls:
+            return counted
+        total, read, write = self.correct(counted.total), self.scale(counted.read), self.scale(counted.write)
+        return Counted(read=read, write=write, hour=self.scale(counted.hour), fresh=max(0, total - read - write))
+
+    def scale(self, tokens: int) -> int:
+        """Correct a part of an estimate, or what is fewer by it."""
+        return round(tokens * self.factor)
 
     @property
     def caution(self) -> float:
         """By how much to think of a window as smaller; one that holds more than we count is not made use of."""
         return min(max(1.0, self.ratio), MOST) if self.calls else 1.0
+
+
+PLAIN = Calibration(model="")
+"""Nothing was learned: counts are taken as they are."""
 
 
 def learn(known: Calibration, counted: int, reported: int) -> Calibration:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from foreword.frozen import frozen
 from foreword.ledger.line import Base, Gate, Line, Lines
+from foreword.ledger.listing import find_listing_policy, list_entries
 from foreword.ledger.wanted import Wanted
 from foreword.words import Pace, Policy
 
@@ -42,7 +43,10 @@ def list_changes(told: Mapping[str, Line], base: Base, wanted: Wanted) -> Iterat
         line = after or before
         if line is None or (before and after and before.text == after.text):
             continue
+        listed = name in wanted.listings
         policy = wanted.edits.get(name, line.policy)
+        if listed and before and after:
+            policy = find_listing_policy(before, after, wanted)
         yield Change(
             id=name,
             before=before,
@@ -50,7 +54,7 @@ def list_changes(told: Mapping[str, Line], base: Base, wanted: Wanted) -> Iterat
             block=find_block(line, base, wanted.base),
             policy=Policy.NEXT_SESSION if wanted.waits else policy,
             private=(after is None and name in wanted.withheld)
-            or (policy is Policy.AUTO and before is not None and is_taken_away(before, after)),
+            or ((listed or policy is Policy.AUTO) and before is not None and is_taken_away(before, after)),
         )
 
 
@@ -58,12 +62,7 @@ def is_taken_away(before: Line, after: Line | None) -> bool:
     """Whether something may have been taken away for privacy: nobody can tell that from a file that was put aside."""
     if after is None:
         return before.gated is not Gate.NONE
-    return before.gated is Gate.LISTING and bool(list_entries(before.text) - list_entries(after.text))
-
-
-def list_entries(text: str) -> set[str]:
-    """List what a listing names, without what it says of each."""
-    return {line.partition(" (")[0] for line in text.split("\n") if line.startswith("- ")}
+    return before.gated is Gate.LISTING and not list_entries(before.text).keys() <= list_entries(after.text).keys()
 
 
 def align(base: Base, wanted: Base) -> int:

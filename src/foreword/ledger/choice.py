@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from foreword.frozen import frozen
+from foreword.ledger.calibration import PLAIN, Calibration
 from foreword.ledger.change import Change, align, find_block, rebuild
 from foreword.ledger.cost import Rates, expect_calls, find_rates, measure_equal
 from foreword.ledger.line import Base, Channel, Line, Update
@@ -27,6 +28,8 @@ class Moment:
     now: datetime
     facts: CacheFacts
     prices: Prices | None = None
+    known: Calibration = PLAIN
+    """What was learned of the model's tokens: it corrects what is told of a decision, and never the decision."""
 
 
 @frozen(eq=True)
@@ -42,6 +45,7 @@ class Outlook:
     further: int
     most: int
     """Tokens that updates may weigh together."""
+    known: Calibration = PLAIN
 
     @property
     def lasting(self) -> float:
@@ -59,6 +63,7 @@ def look(frozen: Frozen, wanted: Wanted, moment: Moment) -> Outlook:
         rates=find_rates(moment.facts, moment.prices),
         further=expect_calls(frozen),
         most=max(CROWDED, int(frozen.last.tokens * SHARE)),
+        known=moment.known,
     )
 
 
@@ -194,7 +199,7 @@ def weigh(case: Case, start: int) -> Choice:
         if change.block < start and change.id not in held and not change.private
     )
     kept = tuple(update for update in case.frozen.updates if case.locate(update) < start)
-    before = case.wanted.tool_tokens if case.facts.order[0] == "tools" else 0
+    before = case.frozen.last.measure("tools") if case.facts.order[0] == "tools" else 0
     same = built.text == base.text
     lost = 0 if same else max(0, outlook.warm - before - measure_equal(base, built, case.facts))
     lasting = built.tokens - base.tokens + sum(update.tokens for update in appended)
@@ -232,7 +237,10 @@ def explain(
         return forced[0][1], forced[0][2]
     behind = next(one for one in weighed if one.start == max(one.start for one in weighed))
     if behind.weight > outlook.most:
-        return Ground.CROWDED, f"updates would weigh {behind.weight:,} tokens, more than {outlook.most:,}"
+        return (
+            Ground.CROWDED,
+            f"updates would weigh {behind.weight:,} tokens by our count, more than {outlook.most:,}",
+        )
     return Ground.CHEAPER, f"{show(best, outlook)}, updates would cost {show_cost(behind, outlook)}"
 
 
@@ -242,5 +250,6 @@ def show(choice: Choice, outlook: Outlook) -> str:
 
 
 def show_cost(choice: Choice, outlook: Outlook) -> str:
-    """Show what a choice costs, in money or in tokens of input."""
-    return show_usd(max(0.0, choice.cost)) if outlook.rates.usd else f"{choice.cost:,.0f} tokens of input"
+    """Show what a choice costs, in money or in tokens of input, as the provider bills them."""
+    cost = choice.cost * outlook.known.factor
+    return show_usd(max(0.0, cost)) if outlook.rates.usd else f"{cost:,.0f} tokens of input"

@@ -1,12 +1,14 @@
 """Comparing what a turn wants with what its session has sent; nothing is changed by it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from foreword.errors import InputError
-from foreword.ledger.change import Change, list_changes
+from foreword.ledger.change import list_changes
 from foreword.ledger.choice import HIDDEN, Case, Choice, Moment, choose, look
 from foreword.ledger.cost import find_difference
 from foreword.ledger.line import Base, Channel, Update, draw_blocks, lead, replay
+from foreword.ledger.listing import Waiting, hold_entries
 from foreword.ledger.notice import add_tail, settle, write
 from foreword.ledger.standing import Decision, Deed, Ground, Rebase, Standing, pick
 from foreword.ledger.state import Frozen, digest
@@ -16,6 +18,7 @@ from foreword.words import Policy
 
 REMEMBERED = 500  # updates that count no longer and may stand in some part of the history
 WAITS = "waits for the next turn, since this one goes on where it was left"
+DAMAGED = "the ledger of this session could not be read: history rewritten without earlier updates, all is sent anew"
 SAME = "the prefix is the same, byte for byte"
 MOVING = (Ground.MODEL, Ground.TOOLS, Ground.COMPACTED)  # they move what was sent even where the base stays
 
@@ -27,19 +30,44 @@ def compare(frozen: Frozen | None, wanted: Wanted, moment: Moment) -> Standing:
     if frozen.identity.clearance != wanted.identity.clearance:
         was, now = frozen.identity.clearance, wanted.identity.clearance
         raise InputError(f"a session keeps its clearance for life: this one is {was}, and the turn is {now}")
-    told = replay(frozen.base, frozen.updates)
-    case = Case(
-        frozen=frozen,
-        wanted=wanted,
-        told=told,
-        changes=tuple(list_changes(told, frozen.base, wanted)),
-        outlook=look(frozen, wanted, moment),
-        facts=moment.facts,
-    )
+    told, outlook = replay(frozen.base, frozen.updates), look(frozen, wanted, moment)
+    wanted, waiting = hold_entries(told, wanted, warm=outlook.warm > 0)
+    changes = tuple(list_changes(told, frozen.base, wanted))
+    case = Case(frozen=frozen, wanted=wanted, told=told, changes=changes, outlook=outlook, facts=moment.facts)
     choice, ground, reason = choose(case)
     if list_gone(case):  # what was said is rewritten, whatever else moves
         ground, reason = Ground.PRIVATE, HIDDEN
-    return carry_out(case, choice, find_rebase(case, choice, ground, reason), reason)
+    standing = carry_out(case, choice, find_rebase(case, choice, ground, reason), reason)
+    return add_waiting(standing, waiting) if waiting else standing
+
+
+def begin_anew(wanted: Wanted) -> Standing:
+    """Send everything anew, where a session has a past of which its ledger cannot tell any more what was sent."""
+    rebase = Rebase(ground=Ground.DAMAGED, reason=DAMAGED, section="", byte=0, tokens=0)
+    return Standing(
+        prompt=wanted.prompt,
+        base=wanted.base,
+        identity=wanted.identity,
+        reason=DAMAGED,
+        rebase=rebase,
+        heard=digest(wanted.said),
+    )
+
+
+def add_waiting(standing: Standing, waiting: Sequence[Waiting]) -> Standing:
+    """Say of what waits on a menu that it waits."""
+    held = tuple(
+        Decision(
+            section=one.section,
+            what=one.what,
+            deed=Deed.HOLD,
+            reason=f"{one.path} {hold(one.policy)}",
+            policy=one.policy,
+        )
+        for one in waiting
+    )
+    reason = standing.reason if standing.decisions or standing.rebase else held[0].reason
+    return replace(standing, decisions=(*standing.decisions, *held), reason=reason)
 
 
 def find_rebase(case: Case, choice: Choice, ground: Ground | None, reason: str) -> Rebase | None:
@@ -50,8 +78,10 @@ def find_rebase(case: Case, choice: Choice, ground: Ground | None, reason: str) 
     if ground is None:
         return None
     section, byte = moved or ("", len(case.frozen.base.text.encode("utf-8", "surrogatepass")))
-    usd = choice.lost * (outlook.rates.write - outlook.rates.read) if outlook.rates.usd else None
-    return Rebase(ground=ground, reason=reason, section=section, byte=byte, tokens=choice.lost, usd=usd)
+    known, rates = outlook.known, outlook.rates
+    usd = choice.lost * known.factor * (rates.write - rates.read) if rates.usd else None
+    tokens = known.correct(choice.lost)
+    return Rebase(ground=ground, reason=reason, section=section, byte=byte, tokens=tokens, usd=usd)
 
 
 def carry_out(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> Standing:
@@ -101,7 +131,7 @@ def decide(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> It
     said = {update.id: update for update in choice.appended}
     for change in case.changes:
         if change.id in choice.held:
-            deed, why = Deed.HOLD, WAITS if case.wanted.waits else hold(change)
+            deed, why = Deed.HOLD, WAITS if case.wanted.waits else hold(change.policy)
         elif change.id in said:
             deed, why = (
                 Deed.APPEND,
@@ -109,12 +139,12 @@ def decide(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> It
             )
         else:
             deed, why = Deed.REBASE, rebase.reason if rebase else SAME
-        tokens = said[change.id].tokens if change.id in said else 0
+        tokens = case.outlook.known.correct(said[change.id].tokens) if change.id in said else 0
         yield Decision(section=change.id, what=change.what, deed=deed, reason=why, policy=change.policy, tokens=tokens)
 
 
-def hold(change: Change) -> str:
+def hold(policy: Policy) -> str:
     """Say until when a change waits."""
-    if change.policy is Policy.NEXT_SESSION:
+    if policy is Policy.NEXT_SESSION:
         return "waits for the next session, as its policy says"
     return "waits until the cache is cold, as its policy says"

@@ -42,10 +42,15 @@ def tell_standing(standing: Standing) -> dict[str, Any]:
 
 
 def tell_account(account: Account) -> dict[str, Any]:
-    """Tell what was predicted of a call and what is to blame for a miss; what was reported is its usage."""
-    blame = account.blame
+    """Tell what was predicted of a call, what was read beyond it, and what is to blame for a miss.
+
+    What was reported is its usage.
+    """
+    blame, more = account.blame, account.surplus
     return {
         "predicted": tell_counted(account.predicted),
+        "factor": account.factor,
+        "surplus": {"tokens": more.tokens, "reason": more.reason} if more else None,
         "blame": None
         if blame is None
         else {

@@ -12,6 +12,7 @@ from foreword.events.event import Usage
 from foreword.frozen import frozen
 from foreword.ledger import Frozen, Sent, advance
 from foreword.ledger.blame import Account, Answered, account, conceal, confirm
+from foreword.ledger.calibration import PLAIN, Calibration
 from foreword.ledger.line import lead
 from foreword.ledger.standing import Ground
 from foreword.prices import Request, find_prices
@@ -37,9 +38,17 @@ class Accounting:
     """Keeps the ledger of one turn, call by call."""
 
     def __init__(
-        self, assembly: Assembly, shape: str, frozen: Frozen | None, turn: str, *, diagnosed: bool = False
+        self,
+        assembly: Assembly,
+        shape: str,
+        frozen: Frozen | None,
+        turn: str,
+        *,
+        diagnosed: bool = False,
+        known: Calibration = PLAIN,
     ) -> None:
         self._assembly = assembly
+        self._known = known
         self._shape = shape
         self.diagnosed = diagnosed and shape in DIAGNOSING
         """Whether the provider is asked why its cache missed."""
@@ -89,7 +98,7 @@ class Accounting:
         facts, standing = self._assembly.terms.meter.facts, self._assembly.standing
         prices = find_prices(facts.name, overrides, Request(tokens=usage.tokens_in, now=sent.at))
         answered = Answered(base=standing.base, sent=sent, reported=self._count(usage))
-        made = account(self._frozen, answered, facts.cache, prices)
+        made = account(self._frozen, answered, facts.cache, prices, self._known)
         if made.blame and self._theirs:
             made = replace(made, blame=confirm(made.blame, self._theirs))
         if standing.rebase and standing.rebase.ground is Ground.PRIVATE:

@@ -140,7 +140,6 @@ class Kept:
             prompt=Prompt(blocks=(*draw_blocks(base), tail)),
             base=base,
             layout=self._layout,
-            tool_tokens=sum(self._service.meter.count(tool.text) for tool in self._stage.tools),
             edits=edits,
             said=tuple(block.text for block in before),
         )

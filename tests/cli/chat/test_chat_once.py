@@ -211,7 +211,7 @@ def test_interrupt(provider, environ, folder):
     assert process.stdout
     assert process.stdout.read(6) == b"It was"
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
+    assert process.wait(120) == 130
     process.stdout.close()
 
 
@@ -224,7 +224,7 @@ def test_a_closed_pipe(provider, environ, folder):
     assert process.stdout
     assert process.stdout.read(6) == b"It was"
     process.stdout.close()
-    assert process.wait(30) == 141
+    assert process.wait(120) == 141
     with closing(sqlite3.connect(folder / ".foreword" / "state.sqlite")) as state:
         assert state.execute("SELECT state, attempt FROM turns").fetchall() == [("stopped", 1)]
 

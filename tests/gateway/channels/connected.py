@@ -7,6 +7,7 @@ from foreword.config.telegram import TelegramBot
 from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
 from foreword.gateway.channels.telegram.manners import Manners
 from foreword.gateway.channels.telegram.pacing import Pace
+from waiting import PATIENCE
 
 FREE = Pace(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
 
@@ -56,7 +57,7 @@ class Wire:
         """Let it poll until something is so."""
         task = asyncio.create_task(self.channel.run(hear))
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while not until() and not task.done():  # noqa: ASYNC110 - what is waited for says nothing
                     await asyncio.sleep(0.002)
         finally:

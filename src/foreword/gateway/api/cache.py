@@ -29,6 +29,13 @@ class ReadShare(Told):
     share: float | None = Field(description="Null where there was no input.")
 
 
+class MoreRead(Told):
+    """Calls that read more than was predicted: another request wrote it, or the provider kept it longer."""
+
+    calls: int
+    tokens: int
+
+
 class CauseSum(Told):
     """What the breaks of one cause have cost."""
 
@@ -112,7 +119,9 @@ class CacheUse(Told):
     until: datetime | None
     calls: int = Field(description="Calls that the ledger has followed.")
     reported: ReadShare
-    predicted: ReadShare
+    predicted: ReadShare = Field(description="Of the same tokens, as many as were predicted.")
+    error: float | None = Field(description="How far predicted counts of these calls were off, as a share.")
+    surplus: MoreRead
     lost: Lost
     breaks: list[BreakShape] = Field(description="The newest, the newest first.")
     deeds: dict[str, int]
