@@ -18,10 +18,11 @@ from foreword.cli import status as status_command
 from foreword.errors import InputError
 from foreword.events.asking import ask
 from foreword.events.branch import lay_out
-from foreword.events.breaks import complete_session, find_breaks, show_breaks, show_causes, tell_breaks
+from foreword.events.breaks import find_breaks, show_breaks, show_causes, tell_breaks
 from foreword.events.event import Event, EventType, Level, Place, Reader, Usage
 from foreword.events.export import write_lines
 from foreword.events.filter import Filter, read_filter
+from foreword.events.known import complete_session, is_recorded
 from foreword.events.line import show_branch, show_line
 from foreword.events.question import find_events, find_later, find_trace, find_turn_at
 from foreword.events.recalled import recall
@@ -176,11 +177,12 @@ class Question:
         return "\n".join([*show_breaks(found, UTC), *show_causes(found), json.dumps(tell_breaks(found)), repr(often)])
 
     def complete(self, log: sqlite3.Connection) -> str:
-        """Complete the id of a session."""
+        """Complete the id of a session, and see whether anybody else is known."""
+        people = [is_recorded(log, self.reader, "user_id", name) for name in ("alice", "bob", "carol")]
         try:
-            return complete_session(log, self.reader, f"mark0{self.turn[-1]}")
+            return f"{complete_session(log, self.reader, f'mark0{self.turn[-1]}')} {people}"
         except InputError as error:
-            return str(error)
+            return f"{error} {people}"
 
     def recall(self, log: sqlite3.Connection) -> str:
         """Recall a turn, or a prompt by its hash."""
