@@ -180,6 +180,14 @@ def test_rows_of_another_kind(log, metadata):
     assert list(explain_cache(find_events(log, ALICE).records)) is not None
 
 
+def test_a_loss_without_a_price(folder):
+    """Where nobody knows a price, that is said, and no amount."""
+    tell(folder, call(0, blame(usd=None)))
+    found = look(folder)
+    assert "tokens billed again, at a price that nobody knows" in list(show_breaks(found, UTC))[1]
+    assert any(line.endswith("at a price that nobody knows") for line in show_causes(found))
+
+
 def test_filters(folder):
     """One can ask about a time, a person and a session, also by the beginning of its id as tables show it."""
     tell(

@@ -21,6 +21,8 @@ class Change:
     block: int
     """Which block of the base it belongs to."""
     policy: Policy
+    broken: bool = False
+    """Whether its file is broken, so that the session keeps what it was told."""
     private: bool = False
     """Whether the clearance may not see it any more, or that may be why it is gone."""
 
@@ -47,14 +49,18 @@ def list_changes(told: Mapping[str, Line], base: Base, wanted: Wanted) -> Iterat
         policy = wanted.edits.get(name, line.policy)
         if listed and before and after:
             policy = find_listing_policy(before, after, wanted)
+        broken = before is not None and name in wanted.broken
+        # A file that the owner has a policy for, or that is only broken, was not closed.
+        open_to_doubt = listed or (policy is Policy.AUTO and not broken)
         yield Change(
             id=name,
             before=before,
             after=after,
             block=find_block(line, base, wanted.base),
-            policy=Policy.NEXT_SESSION if wanted.waits else policy,
+            policy=Policy.NEXT_SESSION if wanted.waits or broken else policy,
+            broken=broken,
             private=(after is None and name in wanted.withheld)
-            or ((listed or policy is Policy.AUTO) and before is not None and is_taken_away(before, after)),
+            or (open_to_doubt and before is not None and is_taken_away(before, after)),
         )
 
 

@@ -18,6 +18,7 @@ from foreword.words import Policy
 
 REMEMBERED = 500  # updates that count no longer and may stand in some part of the history
 WAITS = "waits for the next turn, since this one goes on where it was left"
+BROKEN = "its file cannot be used as it is, so what the session was told stays"
 DAMAGED = "the ledger of this session could not be read: history rewritten without earlier updates, all is sent anew"
 SAME = "the prefix is the same, byte for byte"
 MOVING = (Ground.MODEL, Ground.TOOLS, Ground.COMPACTED)  # they move what was sent even where the base stays
@@ -131,7 +132,8 @@ def decide(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> It
     said = {update.id: update for update in choice.appended}
     for change in case.changes:
         if change.id in choice.held:
-            deed, why = Deed.HOLD, WAITS if case.wanted.waits else hold(change.policy)
+            why = WAITS if case.wanted.waits else BROKEN if change.broken else hold(change.policy)
+            deed = Deed.HOLD
         elif change.id in said:
             deed, why = (
                 Deed.APPEND,

@@ -36,6 +36,8 @@ class Wanted:
     """Sections that list many files, a line for each."""
     withheld: frozenset[str] = frozenset()
     """Sections that this clearance may not see: if it has seen them before, they go at once and leave no trace."""
+    broken: frozenset[str] = frozenset()
+    """Sections whose files are broken: what was told of them stays."""
     said: tuple[str, ...] = ()
     """What was said before this turn, as it was sent."""
     folded: bool = False
@@ -80,6 +82,7 @@ def want(draft: Draft, decided: Mapping[tuple[str, str], Policy], *, folded: boo
         policies=draft.policies,
         listings=frozenset(name for name, one in known.items() if one.item.slot.source == MENU),
         withheld=frozenset(list_withheld(draft.fit)),
+        broken=frozenset(name for name, one in known.items() if one.item.broken),
         said=tuple(message.text for message in draft.said),
         folded=folded,
     )

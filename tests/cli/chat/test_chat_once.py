@@ -109,7 +109,12 @@ def test_command(once, provider):
     [
         ([], b"", "there is nothing to say"),
         ([], b"\xff\xfe", "not UTF-8"),
-        (["--session", "abcdef01", "x"], b"", "there is no such session"),
+        (
+            ["--session", "abcdef01", "x"],
+            b"",
+            "no session 'abcdef01' to go on with here; foreword chat /sessions lists",
+        ),
+        (["--session", "abc", "x"], b"", "the first 4 digits or more"),
         (["--agent", "ried", "x"], b"", "did you mean 'reid'?"),
         (["--new", "--session", "abcdef01", "x"], b"", "give one of them"),
         (["--project", "nowhere", "x"], b"", "is no folder"),

@@ -16,12 +16,13 @@ from foreword.cli.chat.clean import clean
 from foreword.cli.chat.later import Later, note
 from foreword.cli.chat.weights import fetch_weights
 from foreword.config import Config
+from foreword.errors import InputError, show_name
 from foreword.frozen import frozen
 from foreword.gateway.channels.fetched import hand_in
 from foreword.gateway.channels.terminal import Terminal
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.lane import Found, find_lane
-from foreword.gateway.message import Incoming, NotFound, Reply
+from foreword.gateway.message import Incoming, Reply
 from foreword.gateway.router import place
 from foreword.gateway.session import Session
 from foreword.runtime.choosing import Chosen, choose_model
@@ -33,6 +34,7 @@ from foreword.turn import Turn
 from foreword.words import Trust
 
 SHORTEST = 4  # digits by which a session can be named
+LISTED = "foreword chat /sessions lists them"
 
 
 @frozen
@@ -166,9 +168,13 @@ class Talk:
 
     async def resume(self, beginning: str) -> None:
         """Go on with an earlier session, named by its id or the first digits of it."""
+        if len(beginning) < SHORTEST:
+            raise InputError(f"a session is named by its id or the first {SHORTEST} digits or more of it; {LISTED}")
         named = [one for one in await self.list_sessions() if one.id.startswith(beginning.lower())]
-        if len(named) != 1 or len(beginning) < SHORTEST:
-            raise NotFound("session")
+        if not named:
+            raise InputError(f"there is no session {show_name(beginning)} to go on with here; {LISTED}")
+        if len(named) > 1:
+            raise InputError(f"several sessions begin with {show_name(beginning)}; write more of the id")
         await self._enter(await self.gateway.sessions.resume(named[0].id))
 
     def choose(self) -> Chosen:
