@@ -82,7 +82,7 @@ def test_closed_streams(folder, line, closed):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert run.returncode == (0 if line == "status" else 2)
     assert b"Traceback" not in run.stderr
