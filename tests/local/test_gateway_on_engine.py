@@ -3,16 +3,21 @@
 import asyncio
 import json
 import os
+import signal
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 from embedded import CONFIG, goes_on
+from waiting import wait
 
 from foreword.events.event import Usage
 from foreword.gateway.message import Incoming
 from foreword.gateway.opening import Options, open_gateway
+from foreword.ledger.state import ANEW
+from foreword.local import child
 from foreword.runtime.run import Bounds
 from foreword.simulate.run import Hand
 from foreword.sources.files import SWEEP
@@ -33,9 +38,18 @@ SAID = (
 )
 
 
-async def say(gateway, text):
+def kill_engine():
+    """Kill the engine from outside, as a machine does that runs out of memory."""
+    lists = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    children = [int(one) for each in lists for one in each.read_text().split()]
+    (engine,) = (one for one in children if child.__file__ in Path(f"/proc/{one}/cmdline").read_text())
+    os.kill(engine, signal.SIGKILL)
+    wait(lambda: "State:\tZ" in Path(f"/proc/{engine}/status").read_text())
+
+
+async def say(gateway, text, channel="terminal"):
     """Say something as alice, and return the reply."""
-    accepted = await gateway.accept(Incoming(text=text, user="alice"))
+    accepted = await gateway.accept(Incoming(text=text, user="alice", channel=channel))
     reply = await gateway.wait(accepted.turn)
     assert reply.text
     return reply.text
@@ -75,7 +89,7 @@ def test_a_session_of_the_gateway(tmp_path, environ):
 
 
 def test_an_engine_that_was_started_anew(tmp_path, environ):
-    """A new engine has nothing of what was sent before: an edit moves the prefix for nothing, and nobody is blamed."""
+    """A new engine has nothing of what was sent before: an edit moves the prefix for nothing, and that is the cause."""
     clock = Hand(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
     for text in (AGENTS, AGENTS.replace("short", "very short")):
         workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "AGENTS.md": text})
@@ -90,4 +104,26 @@ def test_an_engine_that_was_started_anew(tmp_path, environ):
     _, told = (json.loads(facts).get("ledger") for (facts,) in read_log(tmp_path, "prompt_built", "metadata"))
     assert (told["deed"], told["rebase"]["ground"], told["rebase"]["tokens"]) == ("rebase", "cold", 0)
     _, call = (json.loads(facts)["cache"] for (facts,) in read_log(tmp_path, "api_call", "metadata"))
-    assert (call["predicted"]["read"], call["blame"]) == (0, None)
+    assert (call["predicted"]["read"], call["blame"]["cause"], call["blame"]["reason"]) == (0, "expired", ANEW)
+
+
+def test_an_engine_that_dies_alone(tmp_path, environ):
+    """What an engine had is lost when it dies, also for the other sessions; the next call knows, and the one after."""
+    clock = Hand(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
+    workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "AGENTS.md": AGENTS})
+
+    async def talk():
+        async with open_gateway(workspace, environ, Options(clock=clock, bounds=SHORT)) as gateway:
+            for channel in ("a", "b", None, "a", "b", "a"):
+                clock.now += timedelta(seconds=5)
+                if channel is None:
+                    kill_engine()
+                else:
+                    await say(gateway, "Hello.", channel)
+
+    asyncio.run(talk())
+    calls = [json.loads(facts)["cache"] for (facts,) in read_log(tmp_path, "api_call", "metadata")]
+    assert [call["predicted"]["read"] > 0 for call in calls] == [False, False, False, False, True]
+    assert [call["blame"] and (call["blame"]["cause"], call["blame"]["reason"]) for call in calls] == [
+        None, None, ("expired", ANEW), ("expired", ANEW), None,
+    ]  # fmt: skip

@@ -8,7 +8,7 @@ from datetime import datetime
 from foreword.frozen import frozen
 from foreword.ledger import Book, Frozen, Moment
 from foreword.ledger.calibration import PLAIN, Calibration, learn
-from foreword.ledger.state import empty
+from foreword.ledger.state import empty, lose
 from foreword.prices import Request, find_prices
 from foreword.runtime.history import Messages, recount
 from foreword.runtime.providers import LOCAL
@@ -28,6 +28,11 @@ class Books:
     """What was learned of each model's tokens."""
     damaged: bool = False
     """Whether there is a ledger that cannot be read, so that nobody knows what was sent."""
+
+    def follow(self, since: datetime | None) -> "Books":
+        """Take what was sent before a time as lost, where whoever had it has only been there since."""
+        known = self.frozen
+        return replace(self, frozen=lose(known)) if known and since and known.last.at < since else self
 
     def open(
         self, workspace: Workspace, turn: Turn, now: datetime, *, folded: bool = False, taken: Messages = ()
@@ -73,7 +78,7 @@ def read_books(state: sqlite3.Connection, session: str, since: datetime | None =
     """
     known = ledgers.read_ledger(state, session)
     if known and since and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
-        known = replace(known, alive=())
+        known = lose(known)
     return Books(
         frozen=known,
         edits=ledgers.read_edits(state),

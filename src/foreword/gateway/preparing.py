@@ -89,6 +89,8 @@ class Preparing:
         equips: Equips,
         ask: Callable[[Assembly, Step], Awaitable[str]],
         now: Callable[[], datetime],
+        *,
+        remembers: Callable[[str, datetime], datetime | None],
     ) -> None:
         self._workspace = workspace
         self._writer = writer
@@ -96,6 +98,7 @@ class Preparing:
         self._ask = ask
         self.now = now
         self._since = now()
+        self._remembers = remembers
         # One thread: the prompt is assembled beside the loop, and one at a time.
         self._bench = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
 
@@ -157,13 +160,15 @@ class Preparing:
     async def _look_up(self, session: Session) -> tuple[Sequence[Row], State, Books]:
         """Look up the past of a session, what goes on around it, and what it has sent."""
         policy = self._workspace.memory.policy
-        return await self._writer.look(
+        past, living, books = await self._writer.look(
             lambda state: (
                 read_past(state, session.id),
                 read_state(state, session, policy),
                 read_books(state, session.id, self._since),
             )
         )
+        model = books.frozen.identity.model if books.frozen else ""
+        return past, living, books.follow(self._remembers(model, self.now()))
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
