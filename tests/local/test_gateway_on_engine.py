@@ -11,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from embedded import CONFIG, goes_on
-from waiting import wait
 
 from foreword.events.event import Usage
 from foreword.gateway.message import Incoming
@@ -22,6 +21,7 @@ from foreword.runtime.run import Bounds
 from foreword.simulate.run import Hand
 from foreword.sources.files import SWEEP
 from foreword.testing import make_workspace
+from waiting import wait
 
 AGENTS = "Speak in short sentences.\nYou like gardens, boats and long walks.\n"
 EDITS = {
