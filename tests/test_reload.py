@@ -11,6 +11,7 @@ import pytest
 from foreword import Trust, Turn, Workspace
 from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace, write_files
+from waiting import wait
 
 GOOD = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
 TURN = Turn(user="alice", situation="dm", model="openai:gpt-5")
@@ -97,13 +98,10 @@ def test_configuration_in_trouble(ws: Workspace) -> None:
 
 
 def test_without_asking(ws: Workspace) -> None:
-    """An edit is seen within a second by the next turn, without anybody asking for it."""
+    """An edit is soon seen by the next turn, without anybody asking for it."""
     ws.assemble(TURN)
     write_files(ws.files.root, {"SOUL.md": "Be exact.\n"})
-    deadline = time.monotonic() + 1
-    while "Be exact." not in ws.assemble(TURN).prompt.text:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait(lambda: "Be exact." in ws.assemble(TURN).prompt.text)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +188,7 @@ def test_threads(ws: Workspace) -> None:
             write_files(ws.files.root, {name: f"Edit {number} of {name}.\n" for name in names})
             ws.refresh(now=number % 2 == 0)
             time.sleep(0.01)
-        assert all(worker.result(timeout=30) for worker in workers)
+        assert all(worker.result(timeout=120) for worker in workers)
     ws.refresh(now=True)
     text = ws.assemble(TURN).prompt.text
     assert [name for name in names if f"Edit {number} of {name}" not in text] == []
@@ -204,11 +202,7 @@ def test_half_written(ws: Workspace) -> None:
         ws.refresh()
         assert (ws.fault, str(ws.config.users["bob"].trust)) == (None, "familiar")
     (Path(ws.files.root) / "foreword.yaml").write_text(GOOD.replace("familiar", "inner"))
-    deadline = time.monotonic() + 30
-    while str(ws.config.users["bob"].trust) == "familiar":
-        assert time.monotonic() < deadline
-        ws.refresh()
-        time.sleep(0.02)
+    wait(lambda: ws.refresh() or str(ws.config.users["bob"].trust) == "inner")
     assert ws.fault is None
 
 
@@ -292,4 +286,4 @@ def test_memory_in_threads(ws: Workspace) -> None:
         while time.monotonic() < end:
             number += 1
             edit(ws, f"{GOOD}# {number}\n")
-        assert all(worker.result(timeout=30) for worker in workers)
+        assert all(worker.result(timeout=120) for worker in workers)

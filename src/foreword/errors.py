@@ -5,6 +5,7 @@ ForewordError
 │   ├── WorkspaceError      no workspace here, or one that cannot be used
 │   ├── ConfigError         one or more faults in a configuration or a blueprint
 │   ├── UnknownName         a blueprint, an agent, a slot, a level or a model name that does not exist
+│   ├── Unrecorded          a session of which the log tells the reader nothing (in events.known)
 │   ├── TemplateFault       a template that cannot be used (in sources.pattern)
 │   └── PathRefused         a path that leaves the workspace
 └── BudgetError         the required slots do not fit; carries the arithmetic

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from foreword.caching.cache import Counted
+from foreword.cli.simulation import name_life
 from foreword.testing import write_files
+from foreword.tokens.caches import find_cache
 
 SMALL = """\
 name: small
@@ -51,12 +54,25 @@ def test_json(say, small):
 def test_every_call(say, small):
     """With --calls each call stands on a row, with what was decided and the cause of a break."""
     out = " ".join(say("cache", "simulate", small, "--calls").out.split())
+    assert "call turn after read written life neither 1 1 0 0 " in out
     assert "append soul:" in out
     assert "break by section user at byte" in out
     assert "static/dynamic split: 2 breaks" in out
     model = say("cache", "simulate", small, "--calls", "--json").json["models"][0]
     assert {len(calls) for calls in model["calls"].values()} == {8}
     assert sum(call["blame"] is not None for call in model["calls"]["ours"]) == 1
+
+
+def test_the_life_of_what_is_written(say, folder):
+    """Each call says for how long is kept what it writes: of two lives each with its tokens, of nothing nothing."""
+    facts = find_cache("anthropic", "claude-sonnet-5")
+    shown = [name_life(Counted(read=9, write=write, hour=hour), facts) for write, hour in ((0, 0), (5, 0), (5, 5))]
+    assert shown == ["–", "5m", "1h"]
+    assert name_life(Counted(write=3_000, hour=2_000), facts) == "1h 2,000 + 5m 1,000"
+    write_files(folder, {"r.jsonl": "\n".join(map(record, range(4)))})
+    lines = say("cache", "simulate", "--recorded", "r.jsonl", "--calls", "--model", SONNET).out.splitlines()
+    assert lines[1].split() == ["call", "time", "read", "written", "life", "neither", "USD"]
+    assert lines[2].split()[5] == "5m"
 
 
 def test_rules_of_the_workspace(say, small, folder):
@@ -79,14 +95,22 @@ def test_without_a_workspace(say, small, folder, tmp_path, monkeypatch):
     assert say("cache", "simulate", path).out.startswith(GPT)
 
 
-def test_an_unknown_model(say, small):
-    """A model without facts is played by the rules that are assumed, which is said, and its cost is in tokens."""
-    answer = say("cache", "simulate", small, "--model", "anthropic:claude-sonet-5", "--json")
-    assert "did you mean claude-sonnet-5?" in answer.err
-    assert "rules of anthropic" in answer.err
-    assert "no price of anthropic:claude-sonet-5 is known" in answer.err
-    assert answer.json["models"][0]["unit"] == "tokens"
-    assert answer.json["models"][0]["designs"]["ours"]["usd"] is None
+@pytest.mark.parametrize("more", [[], ["--recorded", "r.jsonl"]])
+def test_an_unknown_model(say, small, folder, more):
+    """A model without facts is an error that names those with, unless the user says what it has."""
+    write_files(folder, {"r.jsonl": record(0)})
+    line = ["cache", "simulate", *(more or [small]), "--json", "--model"]
+    for name, near in (("anthropic:claude-sonet-5", " (did you mean claude-sonnet-5?)"), ("nope", "")):
+        answer = say(*line, name)
+        assert (answer.code, answer.out) == (2, "")
+        assert f"nothing is known about model {name!r}{near}; what another has" in answer.err
+        assert "claude-sonnet-5, claude-haiku-5-5," in answer.err
+        assert "smollm2" in answer.err
+    text = (folder / "foreword.yaml").read_text()
+    (folder / "foreword.yaml").write_text(f"{text}models:\n  nope: {{cache: prefix, cache_minimum: 64}}\n")
+    answer = say(*line, "nope")
+    assert answer.code == 0
+    assert "no price of nope is known" in answer.err
 
 
 def test_beyond_the_window(say, folder):

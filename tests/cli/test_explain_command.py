@@ -57,10 +57,10 @@ def test_colour_in_a_terminal():
     words += ["import sys; from foreword.cli import main; sys.exit(main(['explain']))"]
     environ = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}
     environ |= {"TERM": "xterm-256color"}
-    shown = subprocess.run(words, capture_output=True, env=environ, timeout=60, check=True, stdin=subprocess.DEVNULL)
+    shown = subprocess.run(words, capture_output=True, env=environ, timeout=120, check=True, stdin=subprocess.DEVNULL)
     assert b"\x1b[36m" in shown.stdout
     plain = {**environ, "NO_COLOR": "1"}
-    shown = subprocess.run(words, capture_output=True, env=plain, timeout=60, check=True, stdin=subprocess.DEVNULL)
+    shown = subprocess.run(words, capture_output=True, env=plain, timeout=120, check=True, stdin=subprocess.DEVNULL)
     assert b"\x1b[36m" not in shown.stdout
 
 

@@ -40,6 +40,16 @@ def test_to_the_output(say):
     assert days(answer.out) == list(reversed(range(40)))
 
 
+def test_only_one_file(say, folder):
+    """A hyphen is the output and nothing else: no word behind it is taken for the file, nor is an empty name."""
+    assert say("export", "-").out == say("export").out
+    for words in (("-", "foo"), ("foo", "-"), ("-", "--since", "1d", "foo"), ("",)):
+        answer = say("export", *words)
+        assert (answer.code, answer.out) == (2, "")
+    assert not (folder / "foo").exists()
+    assert say("export", "--since", "3d", "foo").out == "exported: 3 events\n"
+
+
 def test_a_line_is_what_logs_shows(say):
     """A line has the columns that `logs --json` has."""
     (line,) = say("export", "--since", "1h").out.splitlines()
@@ -81,7 +91,7 @@ def test_the_output_is_gone(folder):
     with subprocess.Popen([*RUN, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(1)
         process.stdout.close()
-        assert process.wait(60) == 141
+        assert process.wait(120) == 141
         assert process.stderr.read() == b""
 
 

@@ -39,6 +39,63 @@ def test_help_names_commands(say):
     assert all(f"    {command} " in answer.out for command in COMMANDS)
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("agent", "show [NAME]: print what"),
+        ("instructions", "clear: remove them"),
+        ("memory", "list: what can be loaded, each with its price; save TEXT: keep"),
+        ("schedule", "add: plan something"),
+        ("token", "revoke ID or USER: end one"),
+    ],
+)
+def test_help_of_actions(say, command, told):
+    """The help of a command with actions says of each what it takes, if anything, and what it is for."""
+    assert told in " ".join(say(command, "--help").out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["help"], "foreword [-w DIR] COMMAND"),
+        (["help", "trace"], "foreword trace"),
+        (["-w", "x", "help", "chat"], "foreword chat"),
+        (["memory", "search", "help"], ""),
+    ],
+)
+def test_help_is_a_word_too(say, words, usage):
+    """`foreword help` and `foreword help COMMAND` print what --help does; behind a command it is a word like others."""
+    answer = say(*words)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith(f"usage: {usage}") is bool(usage)
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+@pytest.mark.parametrize("line", ["status", "diff - x", "chat", "nope"])
+def test_closed_streams(folder, line, closed):
+    """Where the shell has closed a stream, there is no traceback, and nothing is written in its place."""
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    shell = f'exec {closed}>&-; exec "$@"'
+    run = subprocess.run(
+        ["/bin/sh", "-c", shell, "sh", *RUN, *line.split()],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert run.returncode == (0 if line == "status" else 2)
+    assert b"Traceback" not in run.stderr
+    assert all(path.read_bytes() == text for path, text in before.items())
+
+
+def test_a_full_disk(folder):
+    """An output that takes nothing more is a message in words."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        run = subprocess.run([*RUN, "status"], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (run.returncode, run.stderr) == (2, "foreword: No space left on device\n")
+
+
 def test_no_command(say):
     """Without a command, the commands are listed and the exit code is 2."""
     answer = say()
@@ -58,6 +115,14 @@ def test_no_command(say):
         (["build", "more"], "unexpected argument 'more'"),
         (["build", "--user"], "expected one argument"),
         (["diff", "one"], "required: B"),
+        (["memory", "serch", "x"], "unknown action 'serch'; did you mean 'search'?"),
+        (["memory"], "which action? There is search, get, list,"),
+        (["token"], "which action? There is create, list, revoke\nsee: foreword token --help"),
+        (["memory", "reindex", "all"], "memory reindex takes nothing more, not 'all'"),
+        (["memory", "list", "--store", "privat"], "unknown store 'privat'; did you mean 'private'?"),
+        (["memory", "search", "x", "--store", "none"], "unknown store 'none'; there is"),
+        (["memory", "review", "x.md"], "there is no entry 'x.md' that waits for review"),
+        (["schedule", "list", "brief"], "schedule list takes nothing more, not 'brief'"),
         (["build", "--use", "bob"], "did you mean '--user'?"),
     ],
 )

@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
+import threading
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -16,9 +16,11 @@ from foreword.cli.serve import warn_of_models
 from foreword.config import load
 from foreword.gateway.tokens import Tokens
 from foreword.local.setup import ENGINE
-from foreword.testing import Hangs, Says, listen, listen_telegram, write_files
+from foreword.testing import Says, listen, listen_telegram, write_files
+from waiting import PATIENCE, wait
 
 CONFIG = "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\nusers: {alice: {trust: full}}\n"
+EVENTS = {"Accept": "text/event-stream"}
 
 
 @contextmanager
@@ -38,7 +40,7 @@ def ask(folder, address, user="alice"):
     """Ask as somebody."""
     with Tokens(str(folder / ".foreword")) as tokens:
         secret = tokens.create(user, ("alice", "bob")).secret
-    return httpx2.Client(base_url=address, headers={"Authorization": f"Bearer {secret}"}, timeout=30)
+    return httpx2.Client(base_url=address, headers={"Authorization": f"Bearer {secret}"}, timeout=120)
 
 
 def test_serves(folder):
@@ -50,7 +52,7 @@ def test_serves(folder):
         with ask(folder, address) as client:
             assert client.post("/api/turns", json={"text": "Hello"}).json()["reply"] == "Good morning."
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, process.stderr.read()
+        assert process.wait(120) == 0, process.stderr.read()
 
 
 def test_telegram(folder):
@@ -63,11 +65,9 @@ def test_telegram(folder):
         bot.say("Hello")
         with serving(folder, provider.url, "--json") as process:
             assert json.loads(process.stdout.readline())["channels"] == ["telegram"]
-            while not bot.sent:
-                assert process.poll() is None, process.stderr.read()
-                time.sleep(0.01)
+            wait(lambda: bot.sent or process.poll() is not None)
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert [(sent.chat, sent.text) for sent in bot.sent] == [(1001, "Good morning.")]
     assert bot.token not in out + err
@@ -78,7 +78,7 @@ def test_telegram_without_a_token(folder, token, told):
     """A token that is missing, or none, is said at once, with what to do."""
     write_files(folder, {"foreword.yaml": f"{CONFIG}telegram: {{}}\n", ".env": f"TELEGRAM_TOKEN={token}\n"})
     with serving(folder, "http://127.0.0.1:9") as process:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert told in err
     assert not token or token not in err
@@ -89,7 +89,7 @@ def test_a_missing_token_is_said_before_anything_slow_is_loaded(folder):
     write_files(folder, {"foreword.yaml": f"{CONFIG}telegram: {{}}\n"})
     command = [sys.executable, "-X", "importtime", "-m", "foreword", "-w", str(folder), "serve", "--port", "0"]
     environ = {"PYTHONPATH": ":".join(sys.path)}
-    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 2
     assert "the line TELEGRAM_TOKEN=…" in ended.stderr
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in ended.stderr.splitlines() if "|" in line}
@@ -99,17 +99,26 @@ def test_a_missing_token_is_said_before_anything_slow_is_loaded(folder):
 
 def test_gives_turns_their_time(folder):
     """A turn that runs when the process is told to end is answered to who waits for it."""
-    script = (Hangs(seconds=0.7), Says(text="Done."))
-    with listen(*script) as provider, serving(folder, provider.url, "--json") as process:
+    asked, told = threading.Event(), threading.Event()
+
+    def answer_late(_):
+        asked.set()
+        return Says(text="Done." if told.wait(PATIENCE) else "Never.")
+
+    with listen() as provider, serving(folder, provider.url, "--json") as process:
         address = json.loads(process.stdout.readline())["address"]
-        asked = {"json": {"text": "Hi"}, "headers": {"Accept": "text/event-stream"}}
-        with ask(folder, address) as client, client.stream("POST", "/api/turns", **asked) as answer:
-            lines = answer.iter_lines()
-            assert next(lines) == "event: accepted"
-            process.send_signal(signal.SIGTERM)
-            rest = "\n".join(lines)
+        with ask(folder, address) as client:
+            client.post("/api/turns", json={"text": "Hello"})  # with which all is loaded that takes its time
+            provider.choose = answer_late
+            with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
+                lines = answer.iter_lines()
+                assert next(lines) == "event: accepted"
+                assert asked.wait(PATIENCE)
+                process.send_signal(signal.SIGTERM)
+                told.set()
+                rest = "\n".join(lines)
         assert '"reply":"Done."' in rest
-        assert process.wait(30) == 0, process.stderr.read()
+        assert process.wait(120) == 0, process.stderr.read()
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,17 @@ def test_refused(say):
         (("create",), "whom it is about"),
         (("create", "alice", "--days", "0"), "days"),
         (("revoke", "nothing"), "no token"),
+        (("list", "alic"), "unknown user 'alic'; did you mean 'alice'?"),
         (("mint", "alice"), "create"),
     ):
         answer = say("token", *words)
         assert answer.code == 2
         assert told in answer.err
+
+
+def test_list_of_one(say, folder):
+    """Who has no token is told so by name, and the tokens of who is not in foreword.yaml any more are listed."""
+    assert say("token", "list", "bob").out == "bob has no token; make one with: foreword token create bob\n"
+    made = say("token", "create", "bob", "--json").json
+    (folder / "foreword.yaml").write_text((folder / "foreword.yaml").read_text().replace("  bob:", "  bo:"))
+    assert made["id"] in say("token", "list", "bob").out

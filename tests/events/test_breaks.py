@@ -12,6 +12,7 @@ from foreword.events.blamed import Moved, read_break, read_moved
 from foreword.events.breaks import NEWEST, find_breaks, read_asked, show_breaks, show_causes, tell_breaks
 from foreword.events.event import EventType, Place, Usage
 from foreword.events.filter import Filter
+from foreword.events.known import Unrecorded, complete_session
 from foreword.events.line import show_label
 from foreword.events.question import find_events
 from foreword.events.recalled import recall
@@ -179,6 +180,14 @@ def test_rows_of_another_kind(log, metadata):
     assert list(explain_cache(find_events(log, ALICE).records)) is not None
 
 
+def test_a_loss_without_a_price(folder):
+    """Where nobody knows a price, that is said, and no amount."""
+    tell(folder, call(0, blame(usd=None)))
+    found = look(folder)
+    assert "tokens billed again, at a price that nobody knows" in list(show_breaks(found, UTC))[1]
+    assert any(line.endswith("at a price that nobody knows") for line in show_causes(found))
+
+
 def test_filters(folder):
     """One can ask about a time, a person and a session, also by the beginning of its id as tables show it."""
     tell(
@@ -189,11 +198,14 @@ def test_filters(folder):
     )
     late = NOON + timedelta(hours=2)
 
-    def count(**asked):
-        return look(folder, ALICE, read_asked(asked, ALICE, late)).calls
+    def count(session="", **asked):
+        named = ask(folder, lambda log: complete_session(log, ALICE, session))[0] if session else ""
+        return look(folder, ALICE, read_asked({**asked, "session": named}, ALICE, late)).calls
 
     assert (count(), count(since="90m"), count(user="bob"), count(session="aa11")) == (3, 2, 1, 1)
-    assert (count(session="aa22"), count(session="aa22f"), count(session="bb")) == (1, 1, 0)
+    assert (count(session="aa22"), count(session="aa22f")) == (1, 1)
+    with pytest.raises(Unrecorded, match="no session 'bb' is recorded"):
+        count(session="bb")
     with pytest.raises(InputError, match="several sessions begin so"):
         count(session="aa")
     with pytest.raises(InputError, match="is no time"):
@@ -209,8 +221,10 @@ def test_a_reader_below_sees_nothing(folder):
         call(1, blame(where="alices"), session="hers"),
     )
     assert look(folder, BOB) == look(folder + "-none", BOB)
-    asked = read_asked({"session": "he", "since": "1d"}, BOB, NOON)
-    assert look(folder, BOB, asked).calls == 0
+    for named in ("he", "his"):
+        with pytest.raises(Unrecorded, match=f"^no session '{named}' is recorded$"):
+            ask(folder, lambda log, named=named: complete_session(log, BOB, named))
+    assert look(folder, BOB, read_asked({"session": "hers", "since": "1d"}, BOB, NOON)).calls == 0
     assert ask(folder, lambda log: recall(log, BOB, TRACE))[0] is None
     assert ask(folder, lambda log: find_repeated(log, BOB, NOON - timedelta(days=1), list(map(str, Cause))))[0] == []
 

@@ -208,7 +208,7 @@ def test_waiting_once(tmp_path):
     begin = time.perf_counter()
     for _ in range(3):
         spend(purse, 0.1)
-    assert time.perf_counter() - begin < first / 2
+    assert time.perf_counter() - begin < 2 * first  # not each of them
     blocker.execute("ROLLBACK")
     assert "$0.5000 spent" in purse.reserve(ALICE, "t", usd(0.9)).reason
     blocker.execute("BEGIN IMMEDIATE")
@@ -289,7 +289,7 @@ def test_processes_share_a_budget(tmp_path):
     """However many processes reserve at once, together they never get more than there is."""
     make_purse(tmp_path, "{daily_usd: 1}")._connect()
     racers = [subprocess.Popen([sys.executable, "-c", RACE, str(tmp_path)], stdout=subprocess.PIPE) for _ in range(4)]
-    allowed = [sum(json.loads(racer.communicate(timeout=60)[0])) for racer in racers]
+    allowed = [sum(json.loads(racer.communicate(timeout=120)[0])) for racer in racers]
     assert sum(allowed) == 10
 
 

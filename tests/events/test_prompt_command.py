@@ -11,6 +11,9 @@ from foreword.events.log import EventLog
 from foreword.events.prompts import Prompts
 from foreword.testing import Listeners, Reply
 
+NO_SUCH = "foreword: there is no such turn; foreword logs shows turns\n"
+NO_PROMPT = "foreword: no prompt of such a turn is recorded; foreword logs shows turns\n"
+
 
 @pytest.fixture
 def say(tmp_path, capsys):
@@ -25,8 +28,10 @@ def say(tmp_path, capsys):
 
     def type_in(*words: str, which: Sequence[str] = (trace.id[:8],)) -> str:
         capsys.readouterr()
-        assert main(["-w", str(tmp_path), "trace", *which, *words]) == 0
-        return capsys.readouterr().out
+        code = main(["-w", str(tmp_path), "trace", *which, *words])
+        captured = capsys.readouterr()
+        assert (code, captured.out == "") in ((0, False), (2, True))
+        return captured.out or captured.err
 
     yield type_in, assembly
     loop._workspace.close()
@@ -53,20 +58,20 @@ def test_at(say, time):
     at = ("--at", time)
     assert type_in("--prompt", which=at).rstrip("\n") == assembly.prompt.text.rstrip("\n")
     assert type_in("--json", which=at) == type_in("--json")
-    assert type_in(which=(*at, "--reader", "bob")) == "there is no such turn\n"
-    assert type_in("--prompt", which=(*at, "--reader", "bob")) == "no prompt of such a turn is recorded\n"
+    assert type_in(which=(*at, "--reader", "bob")) == NO_SUCH
+    assert type_in("--prompt", which=(*at, "--reader", "bob")) == NO_PROMPT
 
 
 def test_before_it(say):
     """Before the first turn the model saw nothing."""
     type_in, _ = say
     at = ("--at", "2026-11-16T02:41")
-    assert type_in(which=at) == "there is no such turn\n"
-    assert type_in("--prompt", which=at) == "no prompt of such a turn is recorded\n"
+    assert type_in(which=at) == NO_SUCH
+    assert type_in("--prompt", which=at) == NO_PROMPT
 
 
 def test_for_another(say):
     """Nobody else is shown it."""
     type_in, _ = say
     for option in ("--prompt", "--explain"):
-        assert type_in(option, "--reader", "bob") == "no prompt of such a turn is recorded\n"
+        assert type_in(option, "--reader", "bob") == NO_PROMPT

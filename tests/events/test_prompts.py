@@ -259,7 +259,7 @@ def test_forked(tmp_path):
         "assert os.waitpid(child, 0)[1] == 0 and prompts.flush()\n"
     )
     folders = [str(tmp_path / "home"), str(tmp_path / "state")]
-    subprocess.run([sys.executable, "-c", code, *folders], timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", code, *folders], timeout=120, check=True)
     with closing(sqlite3.connect(tmp_path / "state" / "events.sqlite")) as connection:
         assert count(connection, "prompts") == 2
 
@@ -275,7 +275,7 @@ def test_written_at_the_end(tmp_path):
     )
     folders = [str(tmp_path / "home"), str(tmp_path / "state")]
     done = subprocess.run(
-        [sys.executable, "-c", code, *folders], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, *folders], capture_output=True, text=True, timeout=120, check=True
     )
     with closing(sqlite3.connect(tmp_path / "state" / "events.sqlite")) as connection:
         assert connection.execute("SELECT hash FROM prompts").fetchall() == [(done.stdout.strip(),)]

@@ -36,11 +36,11 @@ def read(**facts) -> dict[str, object]:
 def test_ten_megabytes():
     """Ten megabytes of metadata are cut at once, with a note of how much is missing."""
     output, numbers = "x" * 10_000_000, list(range(3_000_000))
-    begin = time.perf_counter()
+    begin = time.thread_time()
     said = read(output=output, tool="bash", numbers=numbers)
-    cut = time.perf_counter()
+    cut = time.thread_time()
     json.dumps([output, numbers])
-    assert cut - begin < time.perf_counter() - cut
+    assert cut - begin < time.thread_time() - cut
     assert said["tool"] == "bash"
     assert said["output"].endswith("x… [cut: 9,998,000 more characters]")
     assert said["numbers"][-1] == "2,999,900 more"
@@ -128,12 +128,12 @@ def test_all_sections_count():
 def test_nested_lists_cost_little(leaf):
     """However wide and deep the facts are, few entries of them are looked at, and how many more there were is said."""
     wide = [[[leaf] * 100] * 100] * 100
-    begin = time.perf_counter()
+    begin = time.thread_time()
     few = [make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts={"n": 1})) for _ in range(1_000)]
-    usual = time.perf_counter() - begin
-    begin = time.perf_counter()
+    usual = time.thread_time() - begin
+    begin = time.thread_time()
     row = make_row(Event(type=EventType.TOOL_CALL, time=NOW, facts={"wide": wide, "after": "told"}))
-    assert time.perf_counter() - begin < 5 * usual
+    assert time.thread_time() - begin < 5 * usual
     assert len(few) == 1_000
     facts = json.loads(row.values[COLUMNS.index("metadata")])
     assert facts["after"] == "told"

@@ -34,7 +34,7 @@ def show(number, digits):
 def run(code, sampler="ALWAYS_ON"):
     """Run a script in a process in which somebody listens."""
     script = BEGIN.replace("SAMPLER", sampler) + code
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
 

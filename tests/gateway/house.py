@@ -12,6 +12,7 @@ from foreword.gateway.opening import Options, open_gateway
 from foreword.gateway.working import Patience
 from foreword.runtime.retrying import Retrying
 from foreword.testing import make_workspace
+from waiting import PATIENCE, until  # noqa: F401 - who has a house waits in it
 
 CONFIG = """\
 owner: alice
@@ -58,11 +59,10 @@ async def say(gateway, text, **fields):
 
 async def end(gateway, turn):
     """Wait until nothing more comes of a turn, however often it is left for later."""
-    while True:
-        reply = await gateway.wait(turn)
-        if reply.state.ended:
-            return reply
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE):
+        while not (reply := await gateway.wait(turn)).state.ended:  # noqa: ASYNC110 - a later try is another wait
+            await asyncio.sleep(0.01)
+        return reply
 
 
 def read_log(folder):
@@ -84,12 +84,6 @@ def open_rows(folder):
     """Look into the state of a house."""
     with closing(sqlite3.connect(os.path.join(folder, ".foreword", "state.sqlite"), isolation_level=None)) as state:
         yield state
-
-
-async def until(happens):
-    """Wait for something that happens in another thread or task."""
-    while not happens():  # noqa: ASYNC110 - what is waited for says nothing
-        await asyncio.sleep(0.005)
 
 
 def read_roles(body):

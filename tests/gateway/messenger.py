@@ -4,6 +4,7 @@ import asyncio
 from itertools import count
 
 from foreword.gateway.channel import Heard
+from waiting import until
 
 NUMBERS = count(1)  # no two messages have one key, also after a restart
 
@@ -55,6 +56,5 @@ class Messenger:
 
     async def until(self, count):
         """Wait until so many replies have arrived, and return their texts."""
-        while len(self.arrived) < count:  # noqa: ASYNC110 - whoever delivers says nothing
-            await asyncio.sleep(0.005)
+        await until(lambda: len(self.arrived) >= count)
         return [text for _, text in self.arrived]

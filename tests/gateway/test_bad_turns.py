@@ -80,7 +80,9 @@ def test_faults(tmp_path, stand_in, fault):
     """Whatever a provider or a tool does, the turn comes to an end, the log tells it, and the next one is answered."""
     lines, state, told = FAULTS[fault]
     stand_in.follow(*lines)
-    bounds = Bounds(seconds=0.3, limits=TimeLimits(usual=0.05))
+    # Only what is to run out of time has little of it; the next turn has four tries.
+    hasty = {"seconds": 0.5} if fault == "hangs" else {}
+    bounds = Bounds(**hasty, limits=TimeLimits(usual=0.05))
 
     async def run():
         clock = MovedClock(NOON)
@@ -182,7 +184,7 @@ def test_changed_while_it_runs(tmp_path, stand_in, change):
             accepted = await gateway.accept(Incoming(text="Hello?", user="carol", agent="reid"))
             await until(lambda: odd.called)
             write_files(tmp_path, {"foreword.yaml": LOWERED[change]})
-            await asyncio.sleep(0.3)  # a workspace looks at its files every quarter of a second
+            gateway.reloading.look(now=True)
             odd.gate.set()
             first = await gateway.wait(accepted.turn)
             agent = "ada" if change == "agent gone" else "reid"
@@ -208,7 +210,7 @@ def test_changed_while_it_is_queued(tmp_path, stand_in, change):
             accepted = await gateway.accept(Incoming(text="Hello?", user="carol", agent="reid"))
             first = await gateway.wait(accepted.turn)
             write_files(tmp_path, {"foreword.yaml": LOWERED[change]})
-            await asyncio.sleep(0.3)  # a workspace looks at its files every quarter of a second
+            gateway.reloading.look(now=True)
             clock.move(61)
             return first, await end(gateway, accepted.turn)
 
@@ -225,7 +227,8 @@ def test_a_faulty_configuration(tmp_path, stand_in):
         async with open_house(tmp_path, stand_in) as gateway:
             first = await say(gateway, "Hello?")
             write_files(tmp_path, {"foreword.yaml": "agents: [}"})
-            await asyncio.sleep(0.3)
+            gateway.reloading.look(now=True)
+            assert gateway.workspace.fault
             return first, await say(gateway, "And now?")
 
     first, after = asyncio.run(run())

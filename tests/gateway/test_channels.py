@@ -71,7 +71,7 @@ class OnTheWeb(Stage):
     def ask_as(self, who):
         """Ask as alice with her token, or as a stranger with a made-up one."""
         secret = self.secret if who == "alice" else "fwd_made_up"
-        return httpx2.AsyncClient(base_url=self.url, headers={"Authorization": f"Bearer {secret}"}, timeout=30)
+        return httpx2.AsyncClient(base_url=self.url, headers={"Authorization": f"Bearer {secret}"}, timeout=120)
 
     async def write(self, text, key, who="alice"):
         """Send a request, and go as soon as it is accepted."""

@@ -19,7 +19,7 @@ SOAK = bool(os.environ.get("FOREWORD_SOAK"))
 EDITS = 60 if SOAK else 12
 EVERY = 1.0 if SOAK else 0.0  # seconds between two edits
 SERVER = str(Path(__file__).parent.parent / "runtime" / "tool_server.py")
-PATIENT = 30.0  # seconds; a machine that is busy with other tests may need some
+PATIENT = 120.0  # seconds; a machine that is busy with other tests may need some
 
 
 class Board:

@@ -26,8 +26,7 @@ def test_told(tmp_path, stand_in):
             record, log.record = log.record, lambda event: (heard.record(event), record(event))
             await say(gateway, "before")
             (tmp_path / "foreword.yaml").write_text(CONFIG.replace("bob: {trust: familiar}", "eve: {trust: inner}"))
-            while EventType.CONFIG_RELOADED not in {event.type for event in heard.events}:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await until(lambda: EventType.CONFIG_RELOADED in {event.type for event in heard.events})
             return await say(gateway, "after", user="eve")
 
     reply = asyncio.run(run())
@@ -44,8 +43,7 @@ def test_an_edited_budget(tmp_path, stand_in):
         async with open_house(tmp_path, stand_in) as gateway:
             before = await say(gateway, "before")
             (tmp_path / "foreword.yaml").write_text(f"{CONFIG}budgets: {{daily_usd: 0.000001}}\n")
-            while gateway.workspace.config.budgets.daily_usd is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await until(lambda: gateway.workspace.config.budgets.daily_usd is not None)
             return before, await say(gateway, "after")
 
     before, after = asyncio.run(run())
@@ -97,8 +95,8 @@ def test_while_nobody_writes(tmp_path, stand_in):
                 heard = len(owner.heard)
                 (tmp_path / name).write_text(text)
                 await until(lambda heard=heard: len(owner.heard) > heard)
-            await asyncio.sleep(0.6)
-            assert gateway.listeners.log.bounds.days == 7
+            await until(lambda: gateway.listeners.log.bounds.days == 7)
+            await asyncio.sleep(0.6)  # in which nothing is told again
             return await say(gateway, "Are you there?")
 
     assert asyncio.run(run()).state is State.ANSWERED
@@ -115,7 +113,7 @@ def test_a_broken_soul(tmp_path, stand_in):
             await say(gateway, "before")
             (tmp_path / "SOUL.md").write_bytes(b"a\0b")
             await until(lambda: owner.heard)
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(0.6)  # in which nothing is told again
             await say(gateway, "meanwhile")
             (tmp_path / "SOUL.md").write_text("Loud and merry.\n")
             await until(lambda: not gateway.workspace.files.faults)
@@ -142,7 +140,7 @@ def test_by_letter(tmp_path, stand_in, owner, told):
                 (tmp_path / "foreword.yaml").write_text(text)
                 gateway.reloading.look(now=True)
             await until(lambda: len(post.arrived) >= told)
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # in which no further letter comes
 
     asyncio.run(run())
     words = "foreword.yaml:4 is faulty: what was in force before still is; see: foreword doctor"

@@ -20,7 +20,7 @@ class Shelf:
     def find(self, path):
         """Look at one."""
         self.looks.append(path)
-        self.gate.wait(5)
+        self.gate.wait(60)
         return Git(branch=f"{path}-{len(self.looks)}")
 
     def open(self, **more):

@@ -109,7 +109,7 @@ def test_waiting_through_a_lock(tmp_path, stand_in):
             await hurry(two)
             reply = await say(one, "hello")
             with hold(tmp_path):
-                return await asyncio.wait_for(two.wait(reply.turn), 20)
+                return await asyncio.wait_for(two.wait(reply.turn), 120)
 
     assert asyncio.run(run()).state is State.ANSWERED
 
@@ -139,7 +139,7 @@ def test_a_look_that_fails(tmp_path, stand_in):
         async with open_house(tmp_path, stand_in) as gateway:
             gateway._inbox = stumbling = Stumbling(gateway._inbox)
             turns = [await gateway.accept(Incoming(text=text, user="alice")) for text in ("1", "2")]
-            replies = [await asyncio.wait_for(gateway.wait(one.turn), 20) for one in turns]
+            replies = [await asyncio.wait_for(gateway.wait(one.turn), 120) for one in turns]
             return replies, stumbling.stumbled
 
     replies, stumbled = asyncio.run(run())
@@ -161,7 +161,7 @@ def test_full_when_a_turn_ends(tmp_path, stand_in):
             with open_rows(tmp_path) as state:
                 state.execute("BEGIN IMMEDIATE")
                 gate.open.set()
-                told = await asyncio.wait_for(gateway.wait(accepted.turn), 20)
+                told = await asyncio.wait_for(gateway.wait(accepted.turn), 120)
                 assert not await gateway.stop(accepted.turn)
                 (kept,) = state.execute("SELECT state FROM turns WHERE id = ?", (accepted.turn,)).fetchone()
                 state.execute("ROLLBACK")
@@ -196,7 +196,7 @@ def test_closed_while_the_disk_is_full(tmp_path, stand_in):
         other.execute("ROLLBACK")
         other.close()
         async with open_house(tmp_path, stand_in, further=gate.offer(), clock=tell_later) as gateway:
-            return await asyncio.wait_for(end(gateway, accepted.turn), 20)
+            return await asyncio.wait_for(end(gateway, accepted.turn), 120)
 
     reply = asyncio.run(run())
     assert (reply.state, reply.text) == (State.ANSWERED, "Through.")
@@ -222,7 +222,7 @@ def test_locked_at_any_moment(tmp_path, stand_in):
                     )
                 except NotKept:
                     continue
-            return [await asyncio.wait_for(end(gateway, one.turn), 20) for one in turns]
+            return [await asyncio.wait_for(end(gateway, one.turn), 120) for one in turns]
 
     replies = asyncio.run(run())
     assert replies
@@ -261,7 +261,7 @@ def test_a_disk_that_fails_when_messages_come(tmp_path, stand_in):
             fail(gateway, 1)
             second = await gateway.accept(Incoming(text="Thanks", user="alice"))
             gate.open.set()
-            return [await asyncio.wait_for(gateway.wait(one.turn), 20) for one in (first, second)]
+            return [await asyncio.wait_for(gateway.wait(one.turn), 120) for one in (first, second)]
 
     assert [reply.text for reply in asyncio.run(run())] == ["Paid.", "And you are welcome."]
     with open_rows(tmp_path) as state:
@@ -284,7 +284,7 @@ def test_a_disk_that_fails_when_a_turn_ends(tmp_path, stand_in):
             await until(lambda: gate.called)
             taken = fail(gateway, 3)
             gate.open.set()
-            told = await asyncio.wait_for(gateway.wait(accepted.turn), 20)
+            told = await asyncio.wait_for(gateway.wait(accepted.turn), 120)
             await until(lambda: accepted.turn not in gateway._known)
             return told, taken
 
@@ -307,7 +307,7 @@ def test_a_disk_that_fails_when_a_turn_is_left_for_later(tmp_path, stand_in):
         async with open_house(tmp_path, stand_in, patience=patience) as gateway:
             accepted = await gateway.accept(Incoming(text="hello", user="alice"))
             taken = fail(gateway, 2)
-            reply = await asyncio.wait_for(end(gateway, accepted.turn), 20)
+            reply = await asyncio.wait_for(end(gateway, accepted.turn), 120)
             return reply, taken
 
     reply, taken = asyncio.run(run())
@@ -328,7 +328,7 @@ def test_a_disk_that_fails_when_a_letter_is_taken(tmp_path, stand_in):
             taken = fail(gateway, 1, is_taken)
             for text in ("hello", "And now?"):
                 await gateway.accept(Incoming(text=text, user="alice", channel="telegram", address="1001"))
-            await asyncio.wait_for(messenger.until(2), 20)
+            await asyncio.wait_for(messenger.until(2), 120)
             return taken[:2]
 
     assert asyncio.run(run()) == [False, True]

@@ -7,7 +7,7 @@ import threading
 from contextlib import closing
 from datetime import UTC, datetime
 
-from house import open_house, say
+from house import open_house, say, until
 
 from foreword.gateway.message import Incoming, State
 from foreword.runtime.ears import Words
@@ -44,15 +44,15 @@ def test_too_late(tmp_path, stand_in):
             await say(gateway, "first")
         with closing(Grip(os.path.join(tmp_path, ".foreword", "state.sqlite"))) as grip:
             async with open_house(tmp_path, stand_in, clock=grip) as gateway:
+                await gateway._writer.do(lambda state: state.execute("PRAGMA busy_timeout=30").fetchall())
                 accepted = await gateway.accept(Incoming(text="second", user="alice"))
                 async for delta in gateway.hear(accepted.turn):
                     grip.said = grip.said or isinstance(delta, Words)
                     if grip.said:
                         break
-                await grip.held.wait()
-                await asyncio.sleep(0.05)
+                await until(lambda: accepted.turn in gateway._aside)  # its end was not taken
                 stopping = asyncio.create_task(gateway.stop(accepted.turn))
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0)  # in which stopping begins
                 grip.close()
                 stopped = await stopping
                 return stopped, await gateway.wait(accepted.turn), await say(gateway, "third")

@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 
 from foreword.gateway.writer import PIECE, Writer, write_again
+from waiting import PATIENCE
 
 
 def open_rows(path, patience=0.05):
@@ -48,9 +49,9 @@ def read_numbers(path):
 
 async def hold(writer, hand_in):
     """Hold the thread until everything is handed in, so that it shares one transaction."""
-    gate = threading.Event()
-    first = asyncio.ensure_future(writer.do(lambda _: gate.wait(5)))
-    await asyncio.sleep(0.02)
+    gate, held = threading.Event(), threading.Event()
+    first = asyncio.ensure_future(writer.do(lambda _: held.set() or gate.wait(PATIENCE)))
+    await asyncio.to_thread(held.wait, PATIENCE)
     rest = [asyncio.ensure_future(one) for one in hand_in]
     await asyncio.sleep(0)
     gate.set()
@@ -111,7 +112,7 @@ def test_who_is_cancelled_undoes_nothing(path):
 
     async def run(writer):
         gate = threading.Event()
-        first = asyncio.ensure_future(writer.do(lambda _: gate.wait(5)))
+        first = asyncio.ensure_future(writer.do(lambda _: gate.wait(PATIENCE)))
         left, stays = asyncio.ensure_future(writer.do(put(1))), asyncio.ensure_future(writer.do(put(2)))
         await asyncio.sleep(0)
         left.cancel()
@@ -162,7 +163,7 @@ def test_a_loop_that_is_gone(path):
     gate = threading.Event()
 
     async def leave(writer):
-        task = asyncio.ensure_future(writer.do(lambda state: gate.wait(5) and put(1)(state)))
+        task = asyncio.ensure_future(writer.do(lambda state: gate.wait(PATIENCE) and put(1)(state)))
         await asyncio.sleep(0.01)
         task.cancel()
 

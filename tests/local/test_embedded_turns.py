@@ -5,19 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 
 import pytest
-from embedded import MODEL, Embedded, ask
+from embedded import MODEL, Embedded, ask, goes_on
 
 from foreword import Turn
 from foreword.events.event import EventType
 from foreword.runtime.loop import Bounds
 from foreword.runtime.outcome import End
-
-TEMPLATE = 24  # tokens that the template puts around the messages of one turn, with what is counted a little low
+from waiting import until, wait
 
 
 def test_sessions_keep_their_prefix(tmp_path, environ):
@@ -25,16 +23,12 @@ def test_sessions_keep_their_prefix(tmp_path, environ):
 
     async def talk():
         async with Embedded(tmp_path, environ) as house:
-            for session in ("a", "b"):
-                outcome = await house.say(session, "Hello, who are you?")
-                assert outcome.end is End.ANSWERED, outcome
-                assert outcome.usage.tokens_out > 0
-            for session in ("a", "b"):
+            first = {session: await house.say(session, "Hello, who are you?") for session in ("a", "b")}
+            for session, before in first.items():
+                assert before.end is End.ANSWERED, before
+                assert before.usage.tokens_out > 0
                 outcome = await house.say(session, "Name a fruit.")
-                fresh = outcome.usage.tokens_in - outcome.usage.cache_read
-                counted = house.assembly.terms.meter.count
-                tail = sum(block.tokens for block in house.assembly.prompt.blocks[-1:])
-                assert 0 < fresh <= counted("Name a fruit.") + tail + TEMPLATE, outcome.usage
+                assert goes_on(before.text, before.usage, outcome.usage), (before.usage, outcome.usage)
                 assert outcome.cost_usd == 0.0
             call = [event for event in house.heard.events if event.type is EventType.API_CALL][-1]
             assert call.usage.cache_read == outcome.usage.cache_read > 0
@@ -74,14 +68,8 @@ def test_stopping(tmp_path, environ):
             turn.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await turn
-            for _ in range(200):
-                slots = ask(running, "/slots")
-                if not any(slot["is_processing"] for slot in slots):
-                    break
-                await asyncio.sleep(0.05)
-            else:
-                pytest.fail("the engine goes on")
-            assert max(slot.get("n_decoded", 0) for slot in slots) < 900
+            await until(lambda: not any(slot["is_processing"] for slot in ask(running, "/slots")))
+            assert max(slot.get("n_decoded", 0) for slot in ask(running, "/slots")) < 900
             house.loop._bounds = Bounds(max_tokens=4)
             outcome = await house.say("a", "Hello.")
             assert outcome.end is End.ANSWERED
@@ -152,6 +140,14 @@ def test_own_file(tmp_path, weights):
     asyncio.run(talk())
 
 
+def is_healthy(url):
+    """Whether an engine answers at an address."""
+    try:
+        return urllib.request.urlopen(f"{url}/health").status == 200
+    except (urllib.error.URLError, ConnectionError):
+        return False
+
+
 def test_dies_with_its_parent(weights, tmp_path):
     """The engine ends when the process that started it is killed."""
     script = f"""
@@ -163,17 +159,11 @@ time.sleep(600)
 """
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     url = parent.stdout.readline().strip()
-    assert urllib.request.urlopen(f"{url}/health").status == 200
+    assert is_healthy(url)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    for _ in range(200):
-        try:
-            urllib.request.urlopen(f"{url}/health")
-        except (urllib.error.URLError, ConnectionError):
-            return
-        time.sleep(0.05)
-    pytest.fail("the engine has outlived its parent")
+    wait(lambda: not is_healthy(url))
 
 
 def test_model_is_small(tmp_path, environ):

@@ -168,7 +168,7 @@ def test_full_disk(ws: Workspace, room: int, target: str) -> None:
     note = Note(text="The ferry leaves at noon. " * 7, author="bob", clearance=Trust.FAMILIAR, time=NOON)
     saved = ws.memory.save(note, "social")
     run = [sys.executable, "-c", FULL_DISK, ws.files.root, saved.path, str(room), target]
-    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert "cannot be written: File too large; nothing was" in done.stdout
     assert Path(ws.files.root, FACTS).read_text() == before

@@ -333,7 +333,7 @@ def test_two_processes(ws: Workspace) -> None:
     """Two processes that save and search at once lose nothing, and each sees its own words at once."""
     command = [sys.executable, "-c", WRITER, ws.files.root]
     both = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True) for name in ("ada", "ben")]
-    ends = [process.communicate(timeout=60)[1] for process in both]
+    ends = [process.communicate(timeout=120)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert len(list(ws.memory.entries(Trust.FULL))) == 30
     assert len(find(ws, "comet saw ada ben", limit=50)) == 30
@@ -428,7 +428,7 @@ for act in (
 def test_full_disk(ws: Workspace, room: int) -> None:
     """On a full disk nothing is half written, the message is clear, and all is well when there is room again."""
     run = [sys.executable, "-c", FULL_DISK, ws.files.root, str(room)]
-    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     first, second = done.stdout.splitlines()
     assert first.endswith("cannot be written: File too large; nothing was saved")
@@ -459,7 +459,7 @@ def test_forgotten_on_a_full_disk(ws: Workspace) -> None:
     assert find(ws, "ocelots") == [saved.path]
     ws.memory.close()
     run = [sys.executable, "-c", FORGETTER, ws.files.root, saved.path]
-    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("the memory index cannot be used: ")
     ws.memory.forget(saved.path, Trust.FULL)

@@ -14,6 +14,7 @@ from foreword.runtime.loop import Bounds
 from foreword.runtime.outcome import End
 from foreword.standin import Breaks, Called, Garbles, Hangs, Refuses, Says
 from foreword.store.schema import StoreError
+from waiting import until
 
 SHAPES = tuple(MODELS)
 BUSY = Refuses(status=429, message="too many requests")
@@ -38,8 +39,8 @@ FAULTS = {
 def test_faults(tmp_path, stand_in, shape, fault):
     """Each fault ends the turn with words for the person and an error in the log, and the next turn is answered."""
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
-    talk.silence = 0.2
     line, end = FAULTS[fault]
+    patient, talk.silence = talk.silence, 0.2 if isinstance(line, Hangs) else talk.silence
     stand_in.follow(*[line] * 4)
     outcome = talk.run("Are you there?")
     assert outcome.end is end, outcome.text
@@ -50,6 +51,7 @@ def test_faults(tmp_path, stand_in, shape, fault):
     errors = talk.pick(EventType.API_ERROR)
     assert len(errors) == {End.QUEUED: 4, End.FAILED: int(fault != "nothing")}[end]
     assert all(error.error for error in errors)
+    talk.silence = patient
     stand_in.follow(Says(text="Here I am."))
     assert talk.run("And now?").text == "Here I am."
     assert stand_in.requests[-1].refused == ""
@@ -178,10 +180,9 @@ def test_stopping(tmp_path, stand_in):
     talk.options["tools"] = equip(talk, lamps)
     stand_in.follow(LIGHT)
 
-    async def stop(until):
+    async def stop(moment):
         turn = asyncio.create_task(talk.say("Light.", **with_tools(LAMPS)))
-        while not until():  # noqa: ASYNC110 - what is waited for happens in another thread
-            await asyncio.sleep(0.01)
+        await until(moment)
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn
@@ -207,8 +208,7 @@ def test_stopping_in_mid_sentence(tmp_path, stand_in):
 
     async def stop():
         turn = asyncio.create_task(talk.say("Tell me."))
-        while not talk.deltas:  # noqa: ASYNC110 - what is waited for happens in another thread
-            await asyncio.sleep(0.01)
+        await until(lambda: talk.deltas)
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn

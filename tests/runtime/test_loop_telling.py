@@ -18,6 +18,7 @@ from foreword.standin import Hangs, Says
 from foreword.store.open import read_events
 from foreword.testing import NOON, FrozenClock, Heard, Listeners
 from foreword.words import Trust
+from waiting import until
 
 SHAPES = tuple(MODELS)
 
@@ -93,8 +94,7 @@ def test_a_stopped_call_gives_back(tmp_path, stand_in):
 
     async def stop():
         turn = asyncio.create_task(talk.say("Hello"))
-        while not stand_in.requests:  # noqa: ASYNC110 - what is waited for happens in another thread
-            await asyncio.sleep(0.01)
+        await until(lambda: stand_in.requests)
         turn.cancel()
         with pytest.raises(asyncio.CancelledError):
             await turn

@@ -14,6 +14,7 @@ from foreword.runtime.child import Times
 from foreword.runtime.failing import ToolFailed
 from foreword.runtime.servers import Servers
 from foreword.testing import Heard, make_workspace
+from waiting import until
 
 SCRIPT = str(Path(__file__).parent / "tool_server.py")
 
@@ -226,7 +227,8 @@ def test_stopping_a_call(tmp_path):
     async def _(place):
         assembly = await place.assemble()
         call = asyncio.create_task(place.servers.call(assembly, "small_do", {"what": "hang"}))
-        await asyncio.sleep(0.2)
+        await until(lambda: not place.servers._routes["reid", "small_do"].used.idle.is_set())
+        await asyncio.sleep(0.1)  # in which it is sent
         call.cancel()
         await asyncio.wait({call})
         assert await place.call("small_add", a=1, b=1) == "2"

@@ -9,6 +9,7 @@ from test_servers import Place, configure, is_running
 from foreword import UnknownName
 from foreword.events.event import Level
 from foreword.runtime.servers import Servers
+from waiting import until
 
 SMALL = ((), {"name": "small", "trust": "familiar", "confirm": "never"})
 OTHER = (("speaks",), {"name": "other"})
@@ -103,7 +104,7 @@ def test_an_answer_on_its_way(tmp_path):
     async def _(house):
         assembly = await house.assemble()
         call = asyncio.create_task(house.servers.call(assembly, "small_do", {"what": "nap"}))
-        await asyncio.sleep(0.1)
+        await until(lambda: not house.servers._routes["reid", "small_do"].used.idle.is_set())
         house.edit()
         assert (await call).text == "Did nap."
         await house.settle()
@@ -151,7 +152,7 @@ def test_ending_in_the_middle(tmp_path):
     async def house(house):
         house.pid = await house.find_process()
         call = asyncio.create_task(house.servers.call(await house.assemble(), "small_do", {"what": "hang"}))
-        await asyncio.sleep(0.1)
+        await until(lambda: not house.servers._routes["reid", "small_do"].used.idle.is_set())
         house.edit((("silent",), {"name": "late"}))
         await asyncio.sleep(0.1)
         call.cancel()

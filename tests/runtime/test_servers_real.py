@@ -15,6 +15,7 @@ from foreword import Toolset, Turn
 from foreword.runtime.failing import ToolFailed
 from foreword.runtime.servers import Servers
 from foreword.testing import Heard, make_workspace
+from waiting import until
 
 PROGRAM = """\
 from mcp.server.mcpserver import MCPServer
@@ -76,8 +77,7 @@ async def serve(seen):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(uvicorn.Config(note, log_level="critical", lifespan="on"))
         running = asyncio.create_task(server.serve([listening]))
-        while not server.started:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: server.started)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
         server.should_exit = True
         server.force_exit = True
@@ -90,7 +90,7 @@ def test_an_address(tmp_path):
 
     async def go():
         async with serve(seen) as url:
-            ws = open_place(tmp_path, {"url": url, "headers": {"X-Key": "$SHOP_KEY"}, "seconds": 5})
+            ws = open_place(tmp_path, {"url": url, "headers": {"X-Key": "$SHOP_KEY"}, "seconds": 60})
             servers = Servers(ws, Heard(), {"SHOP_KEY": "k3y"})
             assert await ask(ws, servers, thing="milk") == "milk: 3"
             with pytest.raises(ToolFailed):
@@ -106,13 +106,13 @@ def test_an_address(tmp_path):
 
 def test_nobody_there(tmp_path):
     """An address at which nobody is leaves the agent without these tools."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
 
-    async def go():
+    async def go(port):
         ws = open_place(tmp_path, {"url": f"http://127.0.0.1:{port}/mcp"})
         async with Servers(ws, Heard(), {}) as servers:
             assert await servers.list("reid") == ((), ())
             assert servers.faults == {"shop": "it cannot be reached"}
 
-    asyncio.run(go())
+    with socket.socket() as deaf:  # bound, so that nobody else gets the port, and not listening
+        deaf.bind(("127.0.0.1", 0))
+        asyncio.run(go(deaf.getsockname()[1]))

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from foreword import Assembly, Trust, Turn, Workspace
-from foreword.sources.files import MANY_FOLDERS, SWEEP
+from foreword.sources.files import MANY_FOLDERS
 from foreword.testing import make_workspace, write_files
+from waiting import wait
 
 PEOPLE = "users: {alice: {trust: full}, ina: {trust: inner}, fay: {trust: familiar}}\n"
 NAMES = ("CLAUDE.md", "CLAUDE.local.md", ".claude/rules/a.md", ".claude/rules/b.md", "AGENTS.md")
@@ -387,10 +388,7 @@ def test_edits_without_asking(top: Path) -> None:
     ws = make(top)
     ws.assemble(turn(top / "p"))
     write_files(top / "p", {"CLAUDE.md": "TWO\n"})
-    deadline = time.monotonic() + 1 + SWEEP
-    while tell(ws.assemble(turn(top / "p"))) != {"CLAUDE.md": "TWO"}:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait(lambda: tell(ws.assemble(turn(top / "p"))) == {"CLAUDE.md": "TWO"})
 
 
 def test_projects_come_and_go(top: Path) -> None:

@@ -9,6 +9,7 @@ import urllib.request
 import pytest
 
 from foreword.testing import Drops, Errs, Flood, listen_telegram
+from waiting import wait
 
 
 @pytest.fixture
@@ -58,8 +59,7 @@ def test_waiting(bot):
     last = bot.updates[-1]["update_id"] + 1
     asking = threading.Thread(target=lambda: answers.append(ask(bot, "getUpdates", offset=last, timeout=20)))
     asking.start()
-    while bot._polls < 2:
-        pass
+    wait(lambda: bot._polls == 2)
     second = threading.Thread(target=lambda: answers.append(ask(bot, "getUpdates", offset=last, timeout=20)))
     second.start()
     asking.join()

@@ -5,7 +5,7 @@ import pytest
 from foreword.config.schema import Identity
 from foreword.errors import InputError
 from foreword.sources.character import UNKEPT, Character
-from foreword.store.agents import LONGEST, find_character, list_characters, set_character
+from foreword.store.agents import LONGEST, find_character, set_character
 
 NOVA = Identity(name="Nova", vibe="dry", description="a librarian")
 
@@ -22,13 +22,6 @@ def test_set_and_leave(state):
     assert find_character(state, "reid") == Character(soul="Be bold.")
     set_character(state, "reid", soul=" ")
     assert find_character(state, "reid") == UNKEPT
-
-
-def test_listed(state):
-    """All agents of which something is kept are listed by name."""
-    set_character(state, "reid", identity=NOVA)
-    set_character(state, "ada", soul="Be exact.")
-    assert list(list_characters(state)) == [("ada", Character(soul="Be exact.")), ("reid", Character(identity=NOVA))]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_plans(state):
         (second.id, PlanState.ACCEPTED),
         (first.id, PlanState.PROPOSED),
     ]
-    assert not mark_plan(state, 999, PlanState.DONE)
+    assert not mark_plan(state, 999, PlanState.DROPPED)
     with pytest.raises(InputError, match="without words"):
         add_plan(state, "s1", " \n")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from foreword.cli.command import Command
+from foreword.cli.command import Command, list_actions
 from foreword.cli.files import STDIN, check, read_text, read_value
 from foreword.cli.output import count, make_plain, print_json, print_text
 from foreword.cli.place import open_here
@@ -26,7 +26,7 @@ ACTIONS = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the action, the agent, and the files."""
-    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of the actions below")
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of the actions above")
     parser.add_argument("name", metavar="NAME", nargs="?", default="", help="the agent, or the database to import")
     parser.add_argument("--soul", metavar="FILE", help="with set: its character as a text; - for stdin")
     parser.add_argument(
@@ -184,7 +184,7 @@ COMMAND = Command(
     summary="show or set what the store keeps of an agent: its soul, its identity, what it has taken on",
     description="Work with what the store keeps of an agent: a soul and an identity that win over its files, from its "
     "next message on, which it cannot change itself, and the responsibilities that it has taken on. Actions: "
-    + "; ".join(f"{name} {about}" for name, about in ACTIONS.items())
+    + list_actions(ACTIONS)
     + ".",
     examples=(
         "foreword agent show reid",

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from foreword.cli.events import Desk, add_period_options, add_reader_options, sit_down
+from foreword.cli.events import Desk, add_period_options, add_reader_options, refuse_stranger, sit_down
 from foreword.cli.output import count, print_json, warn
 from foreword.errors import InputError
 
@@ -34,7 +34,9 @@ def show_breaks(args: Namespace) -> int:
 
     workspace, desk = sit_down(args)
     workspace.close()
-    asked = {name: getattr(args, name) for name in ("since", "until", "session", "user")}
+    refuse_stranger(desk, args.user, workspace.config)
+    asked = {name: getattr(args, name) for name in ("since", "until", "user")}
+    asked["session"] = desk.find_session(args.session)
     wanted = read_asked(asked, desk.reader, desk.now)
     found = desk.ask(lambda log: find_breaks(log, desk.reader, wanted))
     learned = find_learned(desk)

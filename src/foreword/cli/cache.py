@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from foreword.cli.breaks import add_break_options, show_breaks
-from foreword.cli.command import Command
+from foreword.cli.command import Command, list_actions
 from foreword.cli.simulation import add_simulation_options, simulate
 from foreword.errors import InputError
 
@@ -14,7 +14,7 @@ SIMULATED = ("model", "recorded", "calls")
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the action, and what it is about."""
-    listed = "; ".join(f"{name} {about}" for name, about in ACTIONS.items())
+    listed = list_actions(ACTIONS)
     parser.add_argument(
         "action", metavar="ACTION", nargs="?", choices=ACTIONS, help=f"nothing: what was read and lost; {listed}"
     )

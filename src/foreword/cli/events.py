@@ -3,6 +3,7 @@
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
@@ -10,11 +11,13 @@ from zoneinfo import ZoneInfo
 from foreword.cli.output import warn
 from foreword.cli.place import open_here
 from foreword.cli.turns import find_situation
+from foreword.errors import InputError, show_name, suggest
 from foreword.frozen import frozen
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from foreword.config import Config
     from foreword.events.event import Reader
     from foreword.events.record import Record
     from foreword.turn import Turn
@@ -24,6 +27,7 @@ T = TypeVar("T")
 
 SINCE = "from when on: 1h, 12h, 7d, today, yesterday, 2026-11-15 or 2026-11-15T08:30"
 LEVELS = {"warn": "yellow", "error": "red"}
+WHERE = "foreword status lists those of the last day, and foreword cost --by session --since 30d older ones"
 UNTIL = "up to when, written as --since; a day is meant whole"
 
 
@@ -44,6 +48,21 @@ class Desk:
         if note:
             warn(note)
         return answer
+
+    def has_recorded(self, column: str, value: str) -> bool:
+        """Tell whether an event with this value is recorded that who asks may see."""
+        from foreword.events.known import is_recorded
+
+        return self.ask(lambda log: is_recorded(log, self.reader, column, value))
+
+    def find_session(self, named: str) -> str:
+        """Find the session whose id begins so; another's is like one that does not exist."""
+        from foreword.events.known import Unrecorded, complete_session
+
+        try:
+            return self.ask(lambda log: complete_session(log, self.reader, named)) if named else ""
+        except Unrecorded as error:
+            raise InputError(f"{error}; {WHERE}") from None
 
 
 def add_reader_options(parser: ArgumentParser) -> None:
@@ -72,7 +91,31 @@ def sit_down(args: Namespace) -> "tuple[Workspace, Desk]":
         room=args.room,
         situation=find_situation(args, config),
     )
-    return workspace, find_desk(workspace, turn)
+    desk = find_desk(workspace, turn)
+    refuse_no_room(desk, args, config)
+    return workspace, desk
+
+
+def refuse_no_room(desk: Desk, args: Namespace, config: "Config") -> None:
+    """Refuse a room that is neither configured nor recorded; whether it is recorded is asked as who types may know."""
+    from foreword.events.event import Reader
+    from foreword.words import Trust
+
+    if args.room in ("", *config.rooms):
+        return
+    owner = Reader(user=config.owner, clearance=Trust.FULL, room=args.room)
+    typing = replace(desk, reader=owner) if args.reader is None else desk
+    if not typing.has_recorded("room", args.room):
+        raise InputError(f"there is no room {show_name(args.room)}{suggest(args.room, list(config.rooms))}")
+
+
+def refuse_stranger(desk: Desk, name: str, config: "Config") -> None:
+    """Refuse to look for somebody who is not known; who does not see everything is told nothing about anybody else."""
+    from foreword.events.visible import sees_all
+
+    known = [*dict.fromkeys(filter(None, (config.owner, *config.users)))]
+    if sees_all(desk.reader) and name not in ("", *known) and not desk.has_recorded("user_id", name):
+        raise InputError(f"there is no user {show_name(name)}{suggest(name, known)}")
 
 
 def find_desk(workspace: "Workspace", turn: "Turn") -> Desk:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from foreword.events.export import Exported, Progress
     from foreword.events.moment import Period
 
-
+OUTPUT = "-"
 LEVELS = tuple(str(level) for level in Trust)
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the file, the time, and whose eyes it is seen with."""
-    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the file to make; else the output")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to make; else, or with -, the output")
     parser.add_argument("--prune", action="store_true", help="delete what was exported; needs FILE and --until")
     parser.add_argument("--user", metavar="NAME", help="all that is kept of this person, instead of events")
     parser.add_argument(
@@ -41,6 +41,10 @@ def run(args: Namespace) -> int:
     """Write the events, and say how many they are."""
     from foreword.events.moment import read_whole
 
+    # No default of the parser: a - that was typed would be taken for none, and a word behind it for the file.
+    args.file = OUTPUT if args.file is None else args.file
+    if not args.file:
+        raise InputError("the name of the file is empty; name one, or none for the output")
     if args.user is not None:
         from foreword.cli.person import hand_over
 
@@ -51,7 +55,7 @@ def run(args: Namespace) -> int:
     workspace.close()
     period = read_whole(args.since, args.until, desk.now, desk.reader.timezone)
     done = prune(args, desk, period) if args.prune else export(args.file, desk, period)
-    if args.file == "-":
+    if args.file == OUTPUT:
         return 0
     if args.json:
         print_json({"file": args.file, "events": done.rows, "pruned": done.pruned})
@@ -65,7 +69,7 @@ def export(path: str, desk: Desk, period: "Period") -> "Exported":
     from foreword.events.export import draft, export
 
     ends = (period.since, period.until)
-    if path == "-":
+    if path == OUTPUT:
         return export(desk.folder, desk.reader, sys.stdout, ends)
     refuse_taken(path)
     with progressing() as progress, draft(path) as file:
@@ -77,7 +81,7 @@ def prune(args: Namespace, desk: Desk, period: "Period") -> "Exported":
     from foreword.events.export import export_and_prune
     from foreword.events.retention import find_cutoff
 
-    if args.file == "-" or period.until is None or period.since is not None:
+    if args.file == OUTPUT or period.until is None or period.since is not None:
         raise InputError("--prune needs a FILE and --until, and takes no --since: what is deleted has to be kept whole")
     if desk.reader.clearance is not Trust.FULL or desk.reader.room:
         raise InputError("--prune deletes everybody's events, so it needs full trust and no room")

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from foreword.cli.command import Command
+from foreword.cli.command import Command, list_actions
 from foreword.cli.files import STDIN, read_text
 from foreword.cli.output import count, print_json, print_text, warn
 from foreword.cli.place import open_here
@@ -24,8 +24,8 @@ ACTIONS = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the action, the text, and whose instructions they are."""
-    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of the actions below")
-    parser.add_argument("words", metavar="TEXT", nargs="*", help="with set: the whole new instructions")
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of the actions above")
+    parser.add_argument("words", metavar="TEXT", nargs="*", default=[], help="with set: the whole new instructions")
     parser.add_argument("--file", metavar="FILE", help="with set: a file that has them; - for stdin")
     parser.add_argument("--user", metavar="NAME", help="whose instructions; else the owner's")
     parser.add_argument("--agent", metavar="NAME", default="", help="for which agent; else the first one")
@@ -35,8 +35,7 @@ def run(args: Namespace) -> int:
     """Do what the action says."""
     with open_here(args) as workspace:
         user, agent = find_pair(args, workspace)
-        if args.action == "set" and user not in workspace.config.users:
-            raise UnknownName("user", user, workspace.config.users)
+        refuse_stranger(args, workspace, user, agent)
         if args.action == "show":
             if args.words or args.file:
                 raise InputError("show takes no text; to replace the instructions: foreword instructions set TEXT")
@@ -62,9 +61,17 @@ def find_pair(args: Namespace, workspace: "Workspace") -> tuple[str, str]:
     agent = args.agent or next(iter(config.agents))
     if agent not in config.agents:
         raise UnknownName("agent", agent, config.agents)
-    if user not in config.users:
-        warn(f"{user!r} is not among the users of foreword.yaml, so no prompt shows their instructions")
     return user, agent
+
+
+def refuse_stranger(args: Namespace, workspace: "Workspace", user: str, agent: str) -> None:
+    """Refuse a name that is not known; what somebody has left who was, can be shown and cleared."""
+    known = workspace.config.users
+    if user in known:
+        return
+    if args.action == "set" or not show(workspace, user, agent):
+        raise UnknownName("user", user, known)
+    warn(f"{user!r} is not among the users of foreword.yaml, so no prompt shows their instructions")
 
 
 def find_text(args: Namespace) -> str:
@@ -122,9 +129,7 @@ COMMAND = Command(
     arguments="ACTION [TEXT …]",
     summary="show, replace or clear a person's standing instructions",
     description="Work with the standing instructions of a person for an agent: one text of at most 20,000 characters, "
-    "which every prompt of theirs has, except where others read. Actions: "
-    + "; ".join(f"{name} {about}" for name, about in ACTIONS.items())
-    + ".",
+    "which every prompt of theirs has, except where others read. Actions: " + list_actions(ACTIONS) + ".",
     examples=(
         "foreword instructions show",
         'foreword instructions set "Answer in bullet points."',

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command
-from foreword.cli.events import Desk, add_period_options, add_reader_options, draw_records, sit_down
+from foreword.cli.events import Desk, add_period_options, add_reader_options, draw_records, refuse_stranger, sit_down
 from foreword.cli.output import print_json, warn
 from foreword.errors import InputError
 
@@ -22,7 +22,7 @@ PAUSE = 0.25  # seconds between two looks
 def add_options(parser: ArgumentParser) -> None:
     """Add the filters, and whose eyes they are used with."""
     which = parser.add_argument_group("which")
-    which.add_argument("--session", metavar="ID", default="", help="one session only")
+    which.add_argument("--session", metavar="ID", default="", help="one session only, by its id or how that begins")
     which.add_argument("--level", metavar="LEVEL", default="", help="this level and above: info, warn, error")
     which.add_argument("--event-type", metavar="TYPE", default="", help="one type only, such as api_error")
     which.add_argument("--user", metavar="NAME", default="", help="one person only")
@@ -39,6 +39,9 @@ def run(args: Namespace) -> int:
 
     workspace, desk = sit_down(args)
     workspace.close()
+    if not args.follow:  # who follows may wait for somebody
+        refuse_stranger(desk, args.user, workspace.config)
+    args.session = desk.find_session(args.session)
     wanted = read_options(args, desk)
     if args.follow:
         follow(args, desk, wanted)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from foreword.cli.output import count, print_json, warn
-from foreword.errors import InputError
 
 if TYPE_CHECKING:
     from foreword.caching.cache import Counted
@@ -18,10 +17,11 @@ NAMES = ("read", "write", "fresh")
 def show_recorded(args: Namespace, overrides: "Mapping[str, ModelOverride]") -> int:
     """Play a recording by the rules of its own models, or of each that is named."""
     from foreword.cli.files import read_text
+    from foreword.cli.simulation import refuse_unknown
     from foreword.simulate.recorded import play_recorded, read_recorded
 
-    if any(not name.strip() for name in args.model or ()):
-        raise InputError("--model needs a name, such as anthropic:claude-sonnet-5")
+    for name in args.model or ():
+        refuse_unknown(name, overrides)
     recorded = read_recorded(read_text(args.recorded).splitlines(), args.recorded)
     done = []
     for model in dict.fromkeys(args.model or [""]):
@@ -46,21 +46,22 @@ def note(played: "Replayed") -> None:
 
 def show(played: "Replayed", title: str, *, calls: bool) -> None:
     """Show the calls of a recording, and their sums."""
-    from foreword.cli.simulation import show_blame
+    from foreword.cli.simulation import name_life, show_blame
     from foreword.cli.table import draw_with_notes, find_width, make_table
 
     told = any(one is not None for one in played.reported)
-    right = ("call", "read", "written", "neither", *(("reported",) if told else ()), "USD")
+    right = ("call", "read", "written", "life", "neither", *(("reported",) if told else ()), "USD")
     table, notes = make_table(right[0], "time", *right[1:], right=right), [""]
     rows = zip(played.asked, played.counted, played.reported, played.accounts, played.usd, strict=True)
     for number, (asked, used, said, account, usd) in enumerate(rows, 1):
         if calls or account.blame:
-            figures = [*show_counted(used), *([" / ".join(show_counted(said))] if told else []), show_amount(usd)]
+            life = name_life(used, asked.facts)
+            figures = [*show_used(used, life), *([" / ".join(show_counted(said))] if told else []), show_amount(usd)]
             table.add_row(f"{number:,}", f"{asked.at:%m-%d %H:%M:%S}", *figures)
             notes.append(show_blame(account.blame) if account.blame else "")
     used, said = add(played.counted), add(played.reported)
     sums = [
-        *show_counted(used),
+        *show_used(used, ""),
         *([" / ".join(show_counted(said))] if told else []),
         show_amount(add_money(played.usd)),
     ]
@@ -74,6 +75,12 @@ def show(played: "Replayed", title: str, *, calls: bool) -> None:
 def show_counted(counted: "Counted | None") -> list[str]:
     """Show the tokens of a call: read, written and neither."""
     return ["–"] if counted is None else [f"{getattr(counted, name):,}" for name in NAMES]
+
+
+def show_used(used: "Counted", life: str) -> list[str]:
+    """Show the tokens of a call by the rules, and for how long is kept what was written."""
+    read, written, fresh = show_counted(used)
+    return [read, written, life, fresh]
 
 
 def show_amount(usd: float | None) -> str:

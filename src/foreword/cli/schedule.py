@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from foreword.cli.command import Command
-from foreword.cli.output import print_json, warn
+from foreword.cli.command import Command, list_actions
+from foreword.cli.output import print_json
 from foreword.cli.place import find_environ, open_here
 from foreword.config.scheduling import Missed
 from foreword.errors import InputError, UnknownName
@@ -29,7 +29,7 @@ ACTIONS = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the action, and what is planned."""
-    listed = "; ".join(f"{name} {about}" for name, about in ACTIONS.items())
+    listed = list_actions(ACTIONS)
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=listed)
     parser.add_argument("which", metavar="ID", nargs="?", default="", help="the id or the name of a schedule")
     parser.add_argument("--user", metavar="NAME", help="as whom it acts; else the owner; with list: whose, else all")
@@ -58,6 +58,10 @@ def run(args: Namespace) -> int:
     }
     if not args.which and args.action in ("cancel", "run"):
         raise InputError(f"schedule {args.action} needs to know which\nsee: foreword schedule list")
+    if args.which and args.action in ("list", "add"):
+        raise InputError(
+            f"schedule {args.action} takes nothing more, not {args.which!r}\nsee: foreword schedule --help"
+        )
     with open_here(args) as workspace:
         if args.action == "run":
             return run_now(args, workspace)
@@ -77,8 +81,8 @@ def show_all(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection
     now = datetime.now(UTC)
     follow(state, workspace.config, now)
     found = find_all(state, args.user or "")
-    if args.user is not None and args.user not in workspace.config.users:
-        warn(str(UnknownName("user", args.user, workspace.config.users)))
+    if args.user is not None and args.user not in workspace.config.users and not found:
+        raise UnknownName("user", args.user, workspace.config.users)
     if args.json:
         print_json([write(one) for one in found])
     elif found:
@@ -92,7 +96,8 @@ def show_all(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection
             table.add_row(*map(cell, texts))
         draw(table, find_width())
     else:
-        print("nothing is planned; plan something with: foreword schedule add")
+        whose = f" for {args.user}" if args.user else ""
+        print(f"nothing is planned{whose}; plan something with: foreword schedule add")
 
 
 def add(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection") -> None:
@@ -154,12 +159,12 @@ def run_now(args: Namespace, workspace: "Workspace") -> int:
 
 
 def write(schedule: "Schedule") -> dict[str, Any]:
-    """Write a schedule as JSON-ready values."""
+    """Write a schedule as JSON-ready values, under the names that the HTTP API and `foreword status` have for them."""
     from foreword.events.moment import stamp
 
     return {
-        "id": schedule.id,
-        "name": schedule.name,
+        "schedule": schedule.id,
+        "name": schedule.title,
         "origin": str(schedule.origin),
         "agent": schedule.agent,
         "user": schedule.user,

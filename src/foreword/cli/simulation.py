@@ -13,11 +13,13 @@ from foreword.frozen import frozen
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from foreword.caching.cache import Counted
     from foreword.config.schema import ModelOverride
     from foreword.ledger import Standing
     from foreword.ledger.blame import Account, Blame
     from foreword.simulate import Comparison, Scenario
     from foreword.simulate.ours import Service
+    from foreword.tokens.caches import CacheFacts
 
 
 @frozen
@@ -83,9 +85,24 @@ def choose_models(args: Namespace, scenario: "Scenario", place: Place) -> Sequen
     named = args.model or ((own if args.file is not None else []) or place.models or own)
     if not named:
         raise InputError("which model? Name one with --model, or as `model` of the scenario")
-    if any(not name.strip() for name in named):
-        raise InputError("--model needs a name, such as anthropic:claude-sonnet-5")
+    for name in named:
+        refuse_unknown(name, place.overrides)
     return list(dict.fromkeys(named))
+
+
+def refuse_unknown(model: str, overrides: "Mapping[str, ModelOverride]") -> None:
+    """Refuse a model of which neither we nor the workspace know anything: by whose rules should it be played?"""
+    from textwrap import fill
+
+    from foreword.tokens.models import find, list_known, split
+
+    if not model.strip():
+        raise InputError("--model needs a name, such as anthropic:claude-sonnet-5")
+    assumed = find(model, overrides).assumed
+    if assumed and model not in overrides and split(model)[1] not in overrides:
+        known = fill(", ".join(list_known()), 100, break_on_hyphens=False)
+        own = "what another has is said under models in foreword.yaml"
+        raise InputError(f"{assumed.partition(';')[0]}; {own}, and known is what begins with one of:\n{known}")
 
 
 def play(scenario: "Scenario", model: str, place: Place) -> "Comparison":
@@ -130,16 +147,25 @@ def list_calls(compared: "Comparison") -> "tuple[Table, list[str]]":
     """List the calls of our design, each with what was decided before it and what it lost."""
     from foreword.cli.table import make_table
 
-    heads = ("call", "turn", "after", "read", "written", "neither")
+    heads = ("call", "turn", "after", "read", "written", "life", "neither")
     table, notes = make_table(*heads, right=heads), [""]
+    facts = compared.service.cache
     standings, last = iter(compared.standings), compared.calls[0].at
     for call, account in zip(compared.calls, compared.account("ours"), strict=True):
         used, after = account.reported, int((call.at - last).total_seconds())
-        figures = (call.number + 1, call.turn, after, used.read, used.write, used.fresh)
-        table.add_row(*(f"{figure:,}" for figure in figures))
+        figures = (call.number + 1, call.turn, after, used.read, used.write)
+        table.add_row(*(f"{figure:,}" for figure in figures), name_life(used, facts), f"{used.fresh:,}")
         notes.append("; ".join(tell(next(standings) if call.first else None, account)))
         last = call.at
     return table, notes
+
+
+def name_life(used: "Counted", facts: "CacheFacts") -> str:
+    """Name for how long it was kept what a call has written; where that is two lives, each with its tokens."""
+    usual, long = facts.usual.name, facts.lives[-1].name
+    parts = {long: used.hour, usual: used.write - used.hour} if used.hour else {usual: used.write}
+    kept = {name: tokens for name, tokens in parts.items() if tokens}
+    return " + ".join(name if len(kept) == 1 else f"{name} {tokens:,}" for name, tokens in kept.items()) or "–"
 
 
 def tell(standing: "Standing | None", account: "Account") -> Iterator[str]:

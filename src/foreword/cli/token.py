@@ -4,10 +4,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from foreword.cli.command import Command
+from foreword.cli.command import Command, list_actions
 from foreword.cli.output import print_json
 from foreword.cli.place import open_here
-from foreword.errors import InputError
+from foreword.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
     from foreword.gateway.tokens import Token, Tokens
@@ -22,7 +22,7 @@ ACTIONS = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the action, and whom it is about."""
-    listed = "; ".join(f"{name} {about}" for name, about in ACTIONS.items())
+    listed = list_actions(ACTIONS)
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=listed)
     parser.add_argument("who", metavar="USER", nargs="?", default="", help="the person, or the id of a token")
     parser.add_argument("--name", metavar="TEXT", default="", help="with create: what the token is for")
@@ -60,11 +60,13 @@ def create(args: Namespace, workspace: "Workspace", tokens: "Tokens") -> None:
     print(note, file=sys.stderr)
 
 
-def show_all(args: Namespace, _: "Workspace", tokens: "Tokens") -> None:
-    """List the tokens, never themselves."""
+def show_all(args: Namespace, workspace: "Workspace", tokens: "Tokens") -> None:
+    """List the tokens, never themselves; who is no longer in foreword.yaml may have some all the same."""
     from foreword.cli.table import cell, draw, find_width, make_table
 
     found = tokens.find_all(args.who)
+    if not found and args.who and args.who not in workspace.config.users:
+        raise UnknownName("user", args.who, workspace.config.users)
     if args.json:
         print_json([write(token) for token in found])
     elif found:
@@ -74,7 +76,8 @@ def show_all(args: Namespace, _: "Workspace", tokens: "Tokens") -> None:
             table.add_row(cell(token.id), cell(token.user), cell(token.name), *days)
         draw(table, find_width())
     else:
-        print("there is no token; make one with: foreword token create USER")
+        whose = f"{args.who} has" if args.who else "there is"
+        print(f"{whose} no token; make one with: foreword token create {args.who or 'USER'}")
 
 
 def revoke(args: Namespace, _: "Workspace", tokens: "Tokens") -> None:

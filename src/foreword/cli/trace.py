@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from foreword.events.record import Record
     from foreword.events.sent import Sent
 
+NO_SUCH, NO_PROMPT = "there is no such turn", "no prompt of such a turn is recorded"
+LISTED = "foreword logs shows turns"
+
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the turn, and whose eyes it is seen with."""
@@ -50,15 +53,15 @@ def run(args: Namespace) -> int:
         return find_trace(log, desk.reader, turn) if turn else NOTHING
 
     found = desk.ask(find)
+    if not found.records:
+        raise InputError(f"{NO_SUCH}; {LISTED}")
     if found.notice:
         warn(found.notice)
     branches = list(lay_out(found.records))
     if args.json:
         print_json([{"depth": branch.depth, **branch.record.to_dict(desk.reader)} for branch in branches])
-    elif branches:
-        show(branches, found.records, desk)
     else:
-        print("there is no such turn")
+        show(branches, found.records, desk)
     return 0
 
 
@@ -80,14 +83,14 @@ def show_prompts(args: Namespace, desk: Desk) -> int:
         return [sent] if sent else []
 
     prompts = desk.ask(find)
+    if not prompts:
+        raise InputError(f"{NO_PROMPT}; {LISTED}")
     if any(prompt.forgotten for prompt in prompts):
         warn("something in it was forgotten since; a word stands in its place")
     if args.json:
         print_json([prompt.to_dict() for prompt in prompts])
-    elif prompts:
-        print_text("\n\n".join(prompt.explain() if args.explain else prompt.text for prompt in prompts))
     else:
-        print("no prompt of such a turn is recorded")
+        print_text("\n\n".join(prompt.explain() if args.explain else prompt.text for prompt in prompts))
     return 0
 
 

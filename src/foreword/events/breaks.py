@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from foreword.errors import InputError
 from foreword.events.blamed import Break, Moved, read_break, read_moved, tell_value
 from foreword.events.event import EventType, Reader
 from foreword.events.filter import Filter
@@ -16,11 +15,9 @@ from foreword.events.line import SHORT, count, show_cost, show_time, show_word
 from foreword.events.moment import Period, read_whole, stamp
 from foreword.events.question import Way, choose_ways, make_condition, walk
 from foreword.events.record import Record, read_record
-from foreword.events.visible import visible
 from foreword.events.why import show_cause, show_share
 from foreword.frozen import frozen
 
-LAST = "\U0010ffff"  # sorts behind every id that begins with what stands before it
 NEWEST = 20  # breaks and decisions of one answer
 BEYOND = "other requests with the same beginning had written them, or the provider kept them longer than its rules say"
 CALL, PROMPT = EventType.API_CALL.value, EventType.PROMPT_BUILT.value
@@ -130,29 +127,8 @@ def read_asked(asked: Mapping[str, str], reader: Reader, now: datetime) -> Filte
     return Filter(session=asked.get("session") or "", user=asked.get("user") or "", period=period)
 
 
-def complete_session(connection: sqlite3.Connection, reader: Reader, named: str) -> str:
-    """Complete the beginning of a session's id, as tables show it, among the sessions that the reader may see."""
-    where, values = visible(reader)
-    rows = connection.execute(
-        "SELECT DISTINCT session_id FROM events INDEXED BY idx_events_session"  # noqa: S608
-        f" WHERE session_id >= ? AND session_id < ? AND {where} ORDER BY session_id LIMIT 3",
-        [named, f"{named}{LAST}", *values],
-    )
-    known = [session for (session,) in rows]
-    if named in known or not known:
-        return named
-    if len(known) > 1:
-        raise InputError(f"several sessions begin so; write more of the id: {', '.join(known)}")
-    return str(known[0])
-
-
 def find_breaks(connection: sqlite3.Connection, reader: Reader, wanted: Filter) -> Breaks:
-    """Find what was read from caches and what was lost, in the calls that fit and that the reader may see.
-
-    A session may be named by the beginning of its id.
-    """
-    if wanted.session:
-        wanted = replace(wanted, session=complete_session(connection, reader, wanted.session))
+    """Find what was read from caches and what was lost, in the calls that fit and that the reader may see."""
     calls, prompts = (replace(wanted, type=kind, level=None) for kind in (CALL, PROMPT))
     rows = sum_causes(connection, reader, calls)
     losses = [
@@ -228,7 +204,7 @@ def show_breaks(found: Breaks, zone: ZoneInfo) -> Iterator[str]:
     if not found.losses:
         yield "no break: what a provider had was read"
         return
-    yield f"{count(found.broken, 'break')}: {found.tokens:,} tokens billed again, {show_cost(found.usd)} lost"
+    yield f"{count(found.broken, 'break')}: {show_lost(found)}"
 
 
 def show_surplus(surplus: Surplus) -> str:
@@ -245,10 +221,15 @@ def show_causes(found: Breaks) -> Iterator[str]:
     if found.surplus.calls:
         yield f"- {show_surplus(found.surplus)}: {BEYOND}"
     for loss in found.losses:
-        billed = f"{loss.tokens:,} tokens billed again, {show_cost(loss.usd)} lost"
-        yield f"- broken by {show_word(loss.cause)}: {count(loss.breaks, 'time')}, {billed}"
+        yield f"- broken by {show_word(loss.cause)}: {count(loss.breaks, 'time')}, {show_lost(loss)}"
     for one in found.breaks[:1]:
         yield f"newest break: {show_word(show_cause(one))} in turn {one.turn[:SHORT]}; foreword_trace says why"
+
+
+def show_lost(lost: Breaks | Loss) -> str:
+    """Show what was billed again, and what that cost, if anybody knows."""
+    cost = "at a price that nobody knows" if lost.usd is None else f"{show_cost(lost.usd)} lost"
+    return f"{count(lost.tokens, 'token')} billed again, {cost}"
 
 
 def tell_breaks(found: Breaks) -> dict[str, Any]:

@@ -5,14 +5,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import IO
 
 from foreword.config.environment import Secrets
 from foreword.errors import InputError
 
 OURS = "foreword"
-PIECE = 1 << 20
 PATIENCE = 0.2  # seconds between two looks at a lock that somebody else holds
 
 
@@ -51,15 +49,6 @@ def try_lock(file: IO[bytes]) -> bool:
     except (BlockingIOError, PermissionError):
         return False
     return True
-
-
-def hash_file(path: str) -> str:
-    """Hash a file without holding it in memory."""
-    digest = sha256()
-    with open(path, "rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def make_folder(path: str) -> None:

@@ -15,9 +15,10 @@ from contextlib import AbstractContextManager
 from hashlib import sha256
 
 from foreword.errors import InputError
-from foreword.local.cache import PIECE, lock, make_folder
+from foreword.local.cache import lock, make_folder
 from foreword.local.catalogue import Weights
 
+PIECE = 1 << 20  # bytes that are copied at a time
 SPARE = 16 << 20  # bytes that stay free on the disk
 WATCHED = 0.1  # seconds between two looks at how far a download is
 TOLD = 300  # characters of what pip says

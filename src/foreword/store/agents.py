@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -29,14 +29,6 @@ def find_character(state: sqlite3.Connection, agent: str) -> Character:
     if row is None and not taken:
         return UNKEPT
     return Character(soul=str(soul or ""), identity=read_identity(identity), responsibilities=taken)
-
-
-def list_characters(state: sqlite3.Connection) -> Iterator[tuple[str, Character]]:
-    """List the agents of which something is kept, by name."""
-    for name, soul, identity in state.execute(
-        "SELECT agent_name, soul, identity FROM agent_configurations ORDER BY agent_name"
-    ):
-        yield name, Character(soul=soul, identity=read_identity(identity))
 
 
 def set_character(

@@ -219,12 +219,6 @@ NOTHING = name_base(Base())
 """The name of a base without a line."""
 
 
-def list_ledgers(state: sqlite3.Connection) -> Iterator[str]:
-    """List the sessions that have a ledger, the one that was used last first."""
-    asked = "SELECT session_id FROM ledgers JOIN sessions ON sessions.id = session_id ORDER BY used DESC"
-    return (session for (session,) in state.execute(asked).fetchall())
-
-
 def read_edits(state: sqlite3.Connection) -> Mapping[tuple[str, str], Policy]:
     """Read what was decided about single edits, by file and the hash of its text."""
     return {

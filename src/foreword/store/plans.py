@@ -16,7 +16,6 @@ class PlanState(Word):
     PROPOSED = "proposed"
     ACCEPTED = "accepted"
     DROPPED = "dropped"
-    DONE = "done"
 
 
 @frozen(eq=True)

@@ -159,6 +159,11 @@ def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
     )
 
 
+def list_known() -> tuple[str, ...]:
+    """Name the models of the table; each line holds for every name that begins with it."""
+    return tuple(read_table())
+
+
 @cache
 def read_table() -> Mapping[str, Entry]:
     """Read the table that ships with the package."""

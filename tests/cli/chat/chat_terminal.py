@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 ROWS, COLUMNS = 40, 100
-PATIENCE = 60.0  # seconds after which something that is waited for will not come
+PATIENCE = 120.0  # seconds after which something that is waited for will not come
 # Its terminal is the one that controls it, so that Ctrl-C is a signal to it.
 RUN = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);from foreword.cli import main; sys.exit(main())"
 PIECES = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>78()][AB0]?|(.)", re.DOTALL)

@@ -63,11 +63,11 @@ class Served:
     def ask_as(self, user="alice", **options):
         """Ask as somebody."""
         headers = {"Authorization": f"Bearer {self.make_token(user)}"}
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=30, **options)
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=120, **options)
 
     def open_sdk(self, user="alice", **options):
         """Open OpenAI's own client for somebody."""
-        return OpenAI(base_url=f"{self.url}/v1", api_key=self.make_token(user), max_retries=0, timeout=30, **options)
+        return OpenAI(base_url=f"{self.url}/v1", api_key=self.make_token(user), max_retries=0, timeout=120, **options)
 
     def do(self, work):
         """Do something in the loop of the server."""
@@ -115,12 +115,12 @@ def serve_workspace(folder, *script, files=FILES, settings=None, options=QUICK):
     with listen(*script) as provider:
         thread = threading.Thread(target=work, name="foreword-served", daemon=True)
         thread.start()
-        begun.wait(30)
+        begun.wait(120)
         assert made, "the server did not start"
         try:
             yield made[0]
         finally:
             made[0].loop.call_soon_threadsafe(ended[0].set)
-            thread.join(30)
+            thread.join(120)
             assert not thread.is_alive(), "the server did not end"
             workspace.close()

@@ -51,15 +51,27 @@ def test_which(house):
     """One asks about a time, a session or a person."""
     session = house.told["session"]
     assert ask(house, session=session[:8]).json()["calls"] == 2
-    assert ask(house, session="fedcba98").json()["calls"] == 0
     assert ask(house, user="carol", since="1h").json()["calls"] == 2
     assert ask(house, until="1h").json()["breaks"] == []
     assert ask(house, since="sometime").status_code == 422
 
 
+def test_no_such_session(house):
+    """An unknown session is not found, another's is answered with the same bytes, and one's own is empty until used."""
+    unknown = ask(house, "bob", session="fedcba98")
+    assert (unknown.status_code, unknown.json()["error"]["message"]) == (404, "there is no such session")
+    for session in (house.told["session"], house.told["session"][:8]):
+        assert ask(house, "bob", session=session).content == unknown.content
+    with house.ask_as("bob") as client:
+        begun = client.post("/api/sessions", json={}).json()["session"]
+    answer = ask(house, "bob", session=begun)
+    assert (answer.status_code, answer.json()["calls"]) == (200, 0)
+    assert ask(house, "alice", session=begun).status_code == 404
+
+
 def test_below(house):
     """Who is below the turn is told what they would be told if it had never been."""
-    answer = ask(house, "bob", session=house.told["session"][:8])
+    answer = ask(house, "bob")
     told = answer.json()
     assert answer.status_code == 200
     assert (told["calls"], told["breaks"], told["moves"], told["deeds"], told["calibrations"]) == (0, [], [], {}, [])

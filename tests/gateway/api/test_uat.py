@@ -4,7 +4,6 @@ Beside it Nova's rules of tasks and background, and Coop's example of a group, o
 """
 
 import json
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from foreword.config.telegram import TelegramBot
 from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
 from foreword.gateway.channels.telegram.manners import Manners
 from foreword.testing import Called, MovedClock, Says, listen_telegram
+from waiting import wait
 
 MORNING = datetime(2026, 11, 16, 7, 59, tzinfo=UTC)
 CONFIG = """\
@@ -86,14 +86,6 @@ class House:
     def last(self):
         """The last request as one text."""
         return json.dumps(self.provider.body, ensure_ascii=False).replace("\\n", "\n")
-
-
-def wait(happens, seconds=30):
-    """Wait for something in another thread."""
-    end = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from foreword.errors import InputError
 from foreword.gateway.channels.telegram.moves import Moves
 from foreword.gateway.gateway import NotKept
 from foreword.testing import Drops, Errs, listen_telegram
+from waiting import until
 
 
 @pytest.fixture
@@ -277,8 +278,7 @@ def test_really_two(bot):
             for number in range(50):
                 bot.say(f"m{number}")
                 await asyncio.sleep(0.02)
-            while bot.updates:  # noqa: ASYNC110 - what is waited for says nothing
-                await asyncio.sleep(0.01)
+            await until(lambda: not bot.updates)
             for task in polls:
                 task.cancel()
             await asyncio.gather(*polls, return_exceptions=True)

@@ -203,7 +203,8 @@ def test_by_itself(tmp_path, stand_in):
         workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG + DAILY % ("always", "")})
         options = Options(clock=clock, retrying=QUICK, patience=SOON, rhythm=LIVELY, scheduling=True)
         async with open_gateway(workspace, find_environ(stand_in.url), options):
-            await asyncio.sleep(0.05)
+            with open_rows(tmp_path) as state:  # what is not written down by then is due tomorrow
+                await until(lambda: state.execute("SELECT 1 FROM schedules").fetchall())
             clock.move(61)
             await until(lambda: stand_in.requests)
 

@@ -8,9 +8,12 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from foreword.events.breaks import find_breaks, read_asked, tell_breaks
+from foreword.events.event import Reader
+from foreword.events.known import Unrecorded, complete_session
 from foreword.events.visible import sees_all
-from foreword.gateway.api.desk import AtDesk
+from foreword.gateway.api.desk import AtDesk, Desk
 from foreword.gateway.api.log import Short, Since, Until
+from foreword.gateway.api.sessions import find_own
 from foreword.gateway.api.shapes import Told, answers
 from foreword.ledger.telling import tell_calibration
 from foreword.store.ledgers import find_calibrations
@@ -132,11 +135,21 @@ async def show_cache(
 ) -> dict[str, Any]:
     """Show what was read from caches, and for each break its cause; today unless a time is named.
 
-    It is about one's own calls, at full trust about all, and about none above one's clearance.
+    It is about one's own calls, at full trust about all, and about none above one's clearance. A session may be named
+    by the beginning of its id; one that one may not see is like one that does not exist.
     """
     reader = desk.make_reader()
-    asked = {"since": since, "until": until, "session": session, "user": user}
+    named = await find_session(desk, reader, session) if session else ""
+    asked = {"since": since, "until": until, "session": named, "user": user}
     wanted = read_asked(asked, reader, desk.now)
     found = await desk.ask(lambda log: find_breaks(log, reader, wanted))
     learned = await asyncio.to_thread(find_calibrations, desk.folder) if sees_all(reader) else {}
     return {**tell_breaks(found), "calibrations": [tell_calibration(one) for one in learned.values()]}
+
+
+async def find_session(desk: Desk, reader: Reader, named: str) -> str:
+    """Find the session that is meant: one with events that this person may see, or one of their own without any yet."""
+    try:
+        return await desk.ask(lambda log: complete_session(log, reader, named))
+    except Unrecorded:
+        return (await find_own(desk, named)).id
