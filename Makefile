@@ -28,8 +28,8 @@ contracts: $(READY)
 bench: $(READY)  ## every figure of the documentation, beside its baseline
 	$(BIN)/python -m bench
 
-soak: $(READY)  ## the properties with their full counts
-	FOREWORD_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) tests/laws tests/config tests/memory tests/events tests/faults tests/gateway tests/ledger tests/simulate
+soak: $(READY)  ## the whole suite, with the full counts of its properties and no limit of time
+	FOREWORD_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) -o faulthandler_timeout=0
 
 docs: $(READY)  ## write what is generated: the command reference and the JSON Schemas
 	$(BIN)/python -m docs.generate

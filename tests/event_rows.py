@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from foreword.events.event import CATEGORIES, Context, Event, EventType, Reader
-from foreword.events.log import EventLog
+from foreword.events.log import Bounds, EventLog
 from foreword.events.moment import stamp
 from foreword.words import Trust
 
@@ -43,7 +43,8 @@ def make_event(kind: EventType = EventType.API_CALL, minutes: float = 0, **said:
 
 def tell(folder: str, *events: Event) -> None:
     """Write events as a gateway does, with their sums."""
-    log = EventLog(folder)
+    log = EventLog(folder, bounds=Bounds(closing=60.0))
     for event in events:
         log.record(event)
     log.close()
+    assert not log.lost

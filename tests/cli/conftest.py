@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from processes import run, sit_at_terminal
 
 from foreword.cli import main
 from foreword.testing import write_files
@@ -66,5 +68,19 @@ def say(capsys) -> Say:
         code = main([str(word) for word in words])
         captured = capsys.readouterr()
         return Answer(code, captured.out, captured.err)
+
+    return type_in
+
+
+@pytest.fixture
+def start(tmp_path) -> Say:
+    """Run a command in a process of its own, with a text piped in or typed at a terminal, and return its answer."""
+
+    def type_in(*words: str, piped: bytes = b"", typed: str | None = None) -> Answer:
+        with ExitStack() as opened:
+            (tmp_path / "in").write_bytes(piped)
+            stdin = str(tmp_path / "in") if typed is None else opened.enter_context(sit_at_terminal(typed))
+            code = run([str(word) for word in words], tmp_path, stdin)
+        return Answer(code, *((tmp_path / name).read_text(encoding="utf-8") for name in ("out", "err")))
 
     return type_in

@@ -343,3 +343,12 @@ def test_a_spoiled_text(say, folder):
     answer = say("build")
     assert answer.code == 0
     assert "SOUL.md is not UTF-8 in line 1; save it as UTF-8; the built-in text stands in" in answer.err
+
+
+def test_an_unknown_room(say):
+    """A room that is not listed is taken for any group, as it would be on a channel, and that is said."""
+    answer = say("build", "--room", "famly")
+    assert answer.code == 0
+    expected = "room 'famly' is not listed under rooms, and is taken for any group; did you mean 'family'?"
+    assert answer.err == f"foreword: warning: {expected}\n"
+    assert say("build", "--room", "family").err == ""

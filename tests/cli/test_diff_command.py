@@ -1,8 +1,6 @@
 """Claims about `foreword diff`: what changed, where the cached prefix moved, and what that costs."""
 
-import io
 import json
-import sys
 
 import pytest
 
@@ -167,12 +165,12 @@ def test_outside_a_workspace(say, record, folder, monkeypatch):
     assert say("diff", folder / "a.json", folder / "a.json").code == 0
 
 
-def test_stdin(say, record, folder, monkeypatch):
+def test_stdin(start, record, folder):
     """One of the two can come from stdin, and only one."""
     record("a.json")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((folder / "a.json").read_bytes())))
-    assert say("diff", "a.json", "-").code == 0
-    assert "only one" in say("diff", "-", "-").err
+    whole = (folder / "a.json").read_bytes()
+    assert start("diff", "a.json", "-", piped=whole).code == 0
+    assert "only one" in start("diff", "-", "-", piped=whole).err
 
 
 @pytest.mark.parametrize(

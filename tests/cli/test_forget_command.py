@@ -1,10 +1,8 @@
 """Claims about `foreword forget`, and `foreword export --user`."""
 
-import io
 import json
 import os
 import stat
-import sys
 
 import pytest
 
@@ -23,14 +21,6 @@ def kept(folder):
         for user in ("alice", "bob"):
             replace_instructions(state, user, "reid", f"Call me {user}token.")
     write_files(folder, {"users/bob/USER.md": "A gardener.\n"})
-
-
-class Terminal(io.StringIO):
-    """Somebody who types."""
-
-    def isatty(self):
-        """Whether somebody is there."""
-        return True
 
 
 def has(folder, token):
@@ -76,10 +66,9 @@ def test_nobody_is_asked_where_nobody_types(say, folder):
 
 
 @pytest.mark.parametrize(("typed", "gone"), [("bob\n", True), ("yes\n", False), ("\n", False), ("", False)])
-def test_asking(say, folder, monkeypatch, typed, gone):
+def test_asking(start, folder, typed, gone):
     """At a terminal only the whole name is a yes."""
-    monkeypatch.setattr(sys, "stdin", Terminal(typed))
-    answer = say("forget", "bob")
+    answer = start("forget", "bob", typed=typed)
     assert answer.code == 0
     assert has(folder, "bobtoken") is not gone
     assert ("nothing was removed" in answer.out) is not gone

@@ -69,6 +69,15 @@ def test_bad_names(say, tmp_path, name):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("model", ["", "nope", "anthropic:", ":claude-sonnet-5"])
+def test_bad_models(say, tmp_path, model):
+    """A model that nobody could be asked for is bad input, and nothing is made."""
+    answer = say("init", tmp_path / "new", f"--model={model}")
+    assert answer.code == 2
+    assert "write it as provider:name, such as anthropic:" in answer.err
+    assert not (tmp_path / "new").exists()
+
+
 def test_schema_for_editors(say, tmp_path):
     """Editors find the schema of the configuration where its first line says."""
     say("init", tmp_path / "new")

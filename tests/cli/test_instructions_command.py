@@ -1,16 +1,6 @@
 """Claims about `foreword instructions`."""
 
-import io
-import sys
-
 import pytest
-
-
-def type_on(monkeypatch, text, *, tty=False):
-    """Put a text on stdin."""
-    stream = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
-    stream.isatty = lambda: tty
-    monkeypatch.setattr(sys, "stdin", stream)
 
 
 def test_show_set_clear(say, folder):
@@ -42,23 +32,21 @@ def test_somebody_elses(say):
     assert "Be brief." not in say("build", "--user", "bob", "--room", "family").out
 
 
-def test_from_a_file_and_stdin(say, folder, monkeypatch):
+def test_from_a_file_and_stdin(say, start, folder):
     """The text may stand in a file or on stdin."""
     (folder / "wishes.md").write_text("Größe.\n\nZwei.\n")
     say("instructions", "set", "--file", "wishes.md")
     assert say("instructions", "show").out == "Größe.\n\nZwei.\n"
-    type_on(monkeypatch, "Of stdin.")
-    say("instructions", "set")
+    start("instructions", "set", piped=b"Of stdin.")
     assert say("instructions", "show").out == "Of stdin.\n"
 
 
 @pytest.mark.parametrize("words", [(), ("--file", "-"), ("--file", "empty.md"), ("",)])
-def test_nothing_is_no_text(say, folder, monkeypatch, words):
+def test_nothing_is_no_text(say, start, folder, words):
     """An empty text takes nothing away: it may come from a pipe in which something failed."""
     say("instructions", "set", "Be brief.")
     (folder / "empty.md").write_text("\n")
-    type_on(monkeypatch, "")
-    answer = say("instructions", "set", *words)
+    answer = start("instructions", "set", *words)
     assert answer.code == 2
     assert "foreword instructions clear" in answer.err
     assert say("instructions", "show").out == "Be brief.\n"
@@ -78,10 +66,9 @@ def test_nothing_is_no_text(say, folder, monkeypatch, words):
         (["shwo"], "did you mean 'show'"),
     ],
 )
-def test_bad_input(say, monkeypatch, words, said):
+def test_bad_input(start, words, said):
     """What cannot be done is said, with what to do, and exits with 2."""
-    type_on(monkeypatch, "", tty=True)
-    answer = say("instructions", *words)
+    answer = start("instructions", *words, typed="")
     assert answer.code == 2
     assert said in answer.err
 

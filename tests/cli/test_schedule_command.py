@@ -25,7 +25,9 @@ def test_add_and_cancel(say):
         "person",
     )
     listed = say("schedule", "list", "--json").json
-    assert [one["id"] for one in listed] == [made["id"]]
+    assert [one["schedule"] for one in listed] == [made["schedule"]]
+    (run,) = say("status", "--json").json["next_runs"]
+    assert [run[name] == made[name] for name in ("schedule", "name", "user", "due")] == [True] * 4
     assert say("schedule", "list", "--user", "bob", "--json").json == []
     assert "08:00" in say("schedule", "list").out
     assert say("schedule", "cancel", "brief").out == "cancelled: brief\n"
@@ -35,7 +37,7 @@ def test_add_and_cancel(say):
 def test_the_configuration_is_listed(say, folder):
     """What stands in foreword.yaml is listed, too, and is ended there alone."""
     extend(folder, YAML)
-    assert [one["id"] for one in say("schedule", "list", "--json").json] == ["brief"]
+    assert [one["schedule"] for one in say("schedule", "list", "--json").json] == ["brief"]
     refused = say("schedule", "cancel", "brief")
     assert refused.code == 2
     assert "foreword.yaml" in refused.err
@@ -53,7 +55,8 @@ def test_what_has_no_name_is_known_by_what_it_says(say, monkeypatch):
     """The list shows how the text begins, and a name made from it that the other actions take."""
     monkeypatch.setenv("COLUMNS", "300")
     words = "What is on today, and who is coming to see us in the evening?"
-    assert say("schedule", "add", "--cron", "0 8 * * *", "--say", words, "--json").json["name"] == ""
+    made = say("schedule", "add", "--cron", "0 8 * * *", "--say", words, "--json").json
+    assert made["name"] == "what-is-on-today-and-who"
     shown = say("schedule", "list").out
     assert "what-is-on-today-and-who" in shown
     assert "What is on today, and who is coming to…" in shown

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -15,10 +16,11 @@ from foreword.cli.serve import warn_of_models
 from foreword.config import load
 from foreword.gateway.tokens import Tokens
 from foreword.local.setup import ENGINE
-from foreword.testing import Hangs, Says, listen, listen_telegram, write_files
-from waiting import wait
+from foreword.testing import Says, listen, listen_telegram, write_files
+from waiting import PATIENCE, wait
 
 CONFIG = "owner: alice\nagents: {reid: {model: 'anthropic:claude-sonnet-5'}}\nusers: {alice: {trust: full}}\n"
+EVENTS = {"Accept": "text/event-stream"}
 
 
 @contextmanager
@@ -97,15 +99,24 @@ def test_a_missing_token_is_said_before_anything_slow_is_loaded(folder):
 
 def test_gives_turns_their_time(folder):
     """A turn that runs when the process is told to end is answered to who waits for it."""
-    script = (Hangs(seconds=0.7), Says(text="Done."))
-    with listen(*script) as provider, serving(folder, provider.url, "--json") as process:
+    asked, told = threading.Event(), threading.Event()
+
+    def answer_late(_):
+        asked.set()
+        return Says(text="Done." if told.wait(PATIENCE) else "Never.")
+
+    with listen() as provider, serving(folder, provider.url, "--json") as process:
         address = json.loads(process.stdout.readline())["address"]
-        asked = {"json": {"text": "Hi"}, "headers": {"Accept": "text/event-stream"}}
-        with ask(folder, address) as client, client.stream("POST", "/api/turns", **asked) as answer:
-            lines = answer.iter_lines()
-            assert next(lines) == "event: accepted"
-            process.send_signal(signal.SIGTERM)
-            rest = "\n".join(lines)
+        with ask(folder, address) as client:
+            client.post("/api/turns", json={"text": "Hello"})  # with which all is loaded that takes its time
+            provider.choose = answer_late
+            with client.stream("POST", "/api/turns", json={"text": "Hi"}, headers=EVENTS) as answer:
+                lines = answer.iter_lines()
+                assert next(lines) == "event: accepted"
+                assert asked.wait(PATIENCE)
+                process.send_signal(signal.SIGTERM)
+                told.set()
+                rest = "\n".join(lines)
         assert '"reply":"Done."' in rest
         assert process.wait(120) == 0, process.stderr.read()
 

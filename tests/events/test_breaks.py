@@ -8,7 +8,7 @@ from event_rows import ALICE, BOB, NOON, make_event, put, tell
 from foreword.caching.cache import Counted
 from foreword.errors import InputError
 from foreword.events.asking import ask
-from foreword.events.blamed import read_break, read_moved
+from foreword.events.blamed import Moved, read_break, read_moved
 from foreword.events.breaks import NEWEST, find_breaks, read_asked, show_breaks, show_causes, tell_breaks
 from foreword.events.event import EventType, Place, Usage
 from foreword.events.filter import Filter
@@ -180,6 +180,14 @@ def test_rows_of_another_kind(log, metadata):
     assert list(explain_cache(find_events(log, ALICE).records)) is not None
 
 
+def test_a_loss_without_a_price(folder):
+    """Where nobody knows a price, that is said, and no amount."""
+    tell(folder, call(0, blame(usd=None)))
+    found = look(folder)
+    assert "tokens billed again, at a price that nobody knows" in list(show_breaks(found, UTC))[1]
+    assert any(line.endswith("at a price that nobody knows") for line in show_causes(found))
+
+
 def test_filters(folder):
     """One can ask about a time, a person and a session, also by the beginning of its id as tables show it."""
     tell(
@@ -229,6 +237,14 @@ def test_lines_of_a_turn(log):
     assert 'cache="40.0 % read, 50.0 % predicted"' in show_label(broken)
     assert 'break="section soul at byte 1,234, 500 tokens again for $0.0100: soul is not' in show_label(broken)
     assert 'ledger="rebase from soul at byte 12, 900 tokens again' in show_label(built)
+
+
+def test_a_cost_that_nobody_knows():
+    """Where a ledger was damaged, nobody knows what was billed again, and it is not called free."""
+    rebase = {"ground": "damaged", "reason": "could not be read", "section": None, "byte": 0, "tokens": 0, "usd": None}
+    event = make_event(EventType.PROMPT_BUILT, 0)
+    moved = Moved(time=event.time, session="s1", user="alice", turn=TRACE, deed="rebase", decisions=(), **rebase)
+    assert show_moved(moved) == "rebase, nobody knows at what cost (damaged): could not be read"
 
 
 def test_why(log):

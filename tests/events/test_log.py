@@ -96,7 +96,7 @@ def test_many_threads(log, tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert log.flush(5)
+    assert log.flush(60)
     rows = ask(tmp_path, "SELECT error, json_extract(metadata, '$.number') FROM events ORDER BY id")
     assert len(rows) == 1_600
     for thread in range(8):

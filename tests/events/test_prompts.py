@@ -22,6 +22,7 @@ from foreword.store.open import open_events
 from foreword.testing import NOON, Heard, Listeners, Reply, make_workspace
 from foreword.tools import BUILT_IN
 from foreword.words import Trust
+from waiting import PATIENCE
 
 OWNER = Reader(user="alice", clearance=Trust.FULL)
 SECRET = "The safe behind the painting opens with the number nine four seven one, says Alice."
@@ -214,12 +215,10 @@ def test_a_locked_database(tmp_path):
     blocker = open_events(state).connection
     blocker.execute("BEGIN IMMEDIATE")
     prompts = Prompts(state)
-    began = datetime.now(UTC)
-    prompts.keep(loop._workspace.assemble(make_turn()))
-    assert datetime.now(UTC) - began < timedelta(seconds=1)
+    prompts.keep(loop._workspace.assemble(make_turn()))  # returns, though the lock is held until it has
     assert not prompts.flush(0.1)
     blocker.execute("ROLLBACK")
-    assert prompts.flush(10)
+    assert prompts.flush(PATIENCE)
     assert count(blocker, "prompts") == 1
     prompts.close()
     blocker.close()

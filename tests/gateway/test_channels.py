@@ -1,5 +1,6 @@
 """The terminal, the web and a messenger pass the contract of a channel."""
 
+import asyncio
 import json
 import os
 from contextlib import asynccontextmanager, closing
@@ -17,6 +18,7 @@ from foreword.gateway.channels.fetched import hand_in
 from foreword.gateway.channels.terminal import Terminal
 from foreword.gateway.gateway import NotKept
 from foreword.gateway.tokens import Tokens
+from waiting import PATIENCE
 
 NAMED = CONFIG.replace("timezone: UTC", 'timezone: UTC, identities: ["post:1001"]')
 POST = {**FILES, "foreword.yaml": NAMED, "channels/post.md": "Write like a postcard.\n"}
@@ -97,9 +99,9 @@ class OnTheWeb(Stage):
 
 async def fetch(client, turn):
     """Ask until a turn has ended, and return its reply."""
-    told = {"finished": None}
-    while told["finished"] is None:
-        told = (await client.get(f"/api/turns/{turn}")).json()
+    async with asyncio.timeout(PATIENCE):
+        while (told := (await client.get(f"/api/turns/{turn}")).json())["finished"] is None:
+            pass
     return told["reply"]
 
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from house import CONFIG, open_house, say
+from house import CONFIG, open_house, read_log, say
 
 from foreword.cli import main
 from foreword.testing import NOON, MovedClock, listen, write_files
@@ -85,7 +85,7 @@ NOW, APPEND = ("now", "system", "system"), ("append", "message", "system")
 COLD, LATER = ("cold", "nowhere", "system"), ("next-session", "nowhere", "nowhere")
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path != "MEMORY.md"])
+@pytest.mark.parametrize("path", FILES)
 @pytest.mark.parametrize(("policy", "warm", "cold"), [NOW, COLD, LATER])
 def test_a_policy_of_a_file(house, path, policy, warm, cold):
     """What `prompt.files` says of the edits of a file holds for each well-known one, and for those in its place."""
@@ -157,6 +157,45 @@ def test_a_section_of_several_files(house, capsys):
     house.run(talk)
     assert house.places == ["nowhere", "message"]
     assert "menu is made of more than MEMORY.md, so this does not hold for it" in capsys.readouterr().err
+
+
+WAITING = f"{CONFIG}prompt: {{files: [{{path: MEMORY.md, trust: full, edits: next-session}}]}}\n"
+
+
+def test_a_line_of_the_menu_waits_alone(house):
+    """What waits of the menu is the line of the file whose edits wait; other memories are told, and it says so."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        house.edit(gateway, "MEMORY.md")
+        await say(gateway, "Two")
+        house.save(gateway, "memory/social/tide.md", "# Tide\nThe tide is low.\n")
+        await say(gateway, "Three")
+        house.clock.move(3 * 3600)
+        await say(gateway, "Four")
+
+    house.run(talk, WAITING)
+    assert house.places == ["nowhere"] * 4
+    told = [request.raw.decode() for request in house.stand_in.requests]
+    assert ["social/tide.md" in one for one in told] == [False, False, True, True]
+    assert all("The old harbour is closed" in one for one in told)
+    moves = [facts["ledger"] for *_, facts in read_log(house.folder) if "ledger" in facts]
+    assert [one["deed"] for one in moves] == ["hold", "append", "rebase"]
+    held = {(one["section"], one["reason"]) for move in moves for one in move["decisions"] if one["deed"] == "hold"}
+    assert held == {("menu", "MEMORY.md waits for the next session, as its policy says")}
+
+
+def test_what_leaves_the_menu_does_not_wait(house):
+    """A memory that is gone leaves the menu at once, whatever holds for its edits: it may have been closed."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        (house.folder / "MEMORY.md").unlink()
+        gateway.workspace.refresh(now=True)
+        await say(gateway, "Two")
+
+    house.run(talk, WAITING)
+    assert ["- MEMORY.md" in request.raw.decode() for request in house.stand_in.requests] == [True, False]
 
 
 def test_a_decision_before_the_edit(house):

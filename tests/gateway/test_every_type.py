@@ -20,7 +20,7 @@ from foreword.config.telegram import TelegramBot
 from foreword.events.event import CATEGORIES, EventType
 from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
 from foreword.gateway.channels.telegram.manners import Manners
-from foreword.gateway.channels.telegram.pacing import Pace
+from foreword.gateway.channels.telegram.pacing import Tempo
 from foreword.testing import Called, MovedClock, Refuses, Says, listen, listen_telegram
 from foreword.tools import WITH_LOG
 from foreword.turn import Turn
@@ -58,7 +58,7 @@ FILES = {
 }
 BUSY = Refuses(status=429, message="too many requests")
 LONG = "The plum tree by the east wall was planted in the autumn. " * 70
-FREE = Pace(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
+FREE = Tempo(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
 ROOTS = ("message_received", "schedule_fired")
 CALLERS = ("turn_started", "session_compacted")
 # Each type: the category of the document, the types that it stands under, its columns and its facts.
@@ -163,7 +163,7 @@ async def live_through(folder, provider, bot):
     clock = MovedClock(BEGIN)
 
     def open_bot(tell):
-        around = Circumstances(manners=Manners(pace=FREE, poll=1, waits=(0.02,)), tell=tell)
+        around = Circumstances(manners=Manners(tempo=FREE, poll=1, waits=(0.02,)), tell=tell)
         return open_telegram(bot.token, TelegramBot(api=bot.url), around)
 
     options = {"clock": clock, "opens": {"telegram": open_bot}, "scheduling": True}

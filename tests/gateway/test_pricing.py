@@ -122,7 +122,9 @@ def test_a_cold_cache_has_nothing_to_lose(tmp_path, clock, run, ask):
     write_files(tmp_path, {"SOUL.md": EDITED})
     clock.move(3 * 3600)
     for one in ask("SOUL.md", "--json")["sessions"]:
-        assert one["warm"] == find_offers(one)["now"]["again"] == 0
+        offers = find_offers(one)
+        assert one["warm"] == offers["now"]["again"] == 0
+        assert offers["now"]["total"] == offers["append"]["total"] == offers["cold"]["total"]
         assert one["deed"] == "rebase"
     clock.move(24 * 3600)
     told = ask("SOUL.md", "--json")
@@ -204,29 +206,55 @@ def test_a_file_that_stands_for_a_longer_text(tmp_path, ask):
         ("next-session", "sessions that go on keep what they were told; the next ones have it"),
     ],
 )
-def test_a_decision_is_said_in_a_sentence(tmp_path, ask, policy, said):
-    """What was decided is said by what it does, and also that nothing differs yet where that is so."""
-    write_files(tmp_path, {**FILES, "draft.md": EDITED})
-    answer = ask("SOUL.md", "--apply", policy)
-    assert f"decided about this edit of SOUL.md: {said}\n" in answer
-    assert "nothing differs for a session that goes on, so this moves nothing now" in answer
+def test_a_decision_is_said_in_a_sentence(tmp_path, run, ask, policy, said):
+    """What was decided is said by what it does, also about a text that is not saved yet."""
+    run(talk_a_while, FILES)
+    write_files(tmp_path, {"SOUL.md": EDITED, "draft.md": SOUL.replace("41. Say", "41. Do not say")})
+    assert f"decided about this edit of SOUL.md: {said}\n" in ask("SOUL.md", "--apply", policy)
     draft = ask("SOUL.md", "--with", str(tmp_path / "draft.md"), "--apply", policy)
     assert f"decided about this edit of SOUL.md, as soon as it is saved with this text: {said}\n" in draft
 
 
-def test_a_decision_about_what_everybody_has(run, ask):
-    """Where every session had the text already, it is said that nothing differs."""
+def test_nothing_to_decide(tmp_path, run, ask):
+    """Where every session had the text already, or nobody talks, that is said, and nothing is decided."""
+    write_files(tmp_path, {**FILES, "same.md": SOUL})
+    nothing = "nothing differs by SOUL.md for a session that goes on, so nothing is decided"
+    assert nothing in ask("SOUL.md", "--apply", "next-session")
     run(talk_a_while, FILES)
-    answer = ask("SOUL.md", "--apply", "cold")
-    assert "nothing differs for a session that goes on" in answer
-    assert "3 sessions had this text already" in answer
+    for words in (["--apply", "cold"], ["--apply", "now", "--with", str(tmp_path / "same.md")]):
+        answer = ask("SOUL.md", *words)
+        assert nothing in answer
+        assert "3 sessions had this text already" in answer
+        told = ask("SOUL.md", *words, "--json")
+        assert (told["policy"], told["spared"]["same"]) == (None, 3)
+    assert ask("--decided", "--json") == []
+
+
+def test_one_session_of_many(tmp_path, run, ask):
+    """A decision is about all sessions: it is made although the one that was asked about differs in nothing."""
+    run(talk_a_while, FILES)
+    write_files(tmp_path, {"USER.md": "Alice binds books, and boats.\n", "draft.md": EDITED})
+    draft = str(tmp_path / "draft.md")
+    sessions = ask("SOUL.md", "--with", draft, "--json")["sessions"]
+    other = next(one["session"] for one in sessions if one["user"] == "bob")
+    assert ask("USER.md", "--session", other, "--json")["sessions"] == []
+    assert "decided about this edit" in ask("USER.md", "--apply", "cold", "--session", other)
+
+
+def test_a_session_that_was_not_used_lately(tmp_path, clock, run, ask):
+    """An old session has no cache to lose, so that only an edit that waits for the next one is decided for it."""
+    run(talk_a_while, FILES)
+    write_files(tmp_path, {"SOUL.md": EDITED})
+    clock.move(40 * 3600)
+    assert "nothing is decided" in ask("SOUL.md", "--apply", "now")
+    assert "decided about this edit of SOUL.md" in ask("SOUL.md", "--apply", "next-session")
 
 
 def test_decisions_have_times_of_the_reader(tmp_path, ask):
     """The table of what was decided has times in the zone of the owner, and JSON has them in UTC."""
     config = FILES["foreword.yaml"].replace("timezone: UTC", "timezone: Asia/Tokyo")
-    write_files(tmp_path, {**FILES, "foreword.yaml": config})
-    ask("SOUL.md", "--apply", "cold")
+    write_files(tmp_path, {**FILES, "foreword.yaml": config, "draft.md": EDITED})
+    ask("SOUL.md", "--apply", "cold", "--with", str(tmp_path / "draft.md"))
     (one,) = ask("--decided", "--json")
     local = datetime.fromisoformat(one["decided"]).astimezone(ZoneInfo("Asia/Tokyo"))
     assert f"{local:%Y-%m-%d %H:%M:%S}" in ask("--decided")

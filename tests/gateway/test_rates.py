@@ -2,6 +2,7 @@
 
 import pytest
 
+from foreword.gateway.guessing import EACH, SHARED, Guesses
 from foreword.gateway.rates import Rates
 
 
@@ -25,6 +26,26 @@ def test_bucket():
     clock.now = 10.0
     assert each.take("a") == 0.0
     assert each.take("a") > 0
+
+
+def test_an_hour():
+    """A bucket can hold what it gets in any other time, such as an hour."""
+    clock = Seconds()
+    each = Rates(6, clock, seconds=3600)
+    assert [each.take("a") for _ in range(6)] == [0.0] * 6
+    assert each.take("a") == pytest.approx(600.0)
+    clock.now = 600.0
+    assert each.take("a") == 0.0
+
+
+def test_guesses():
+    """Of all who guess, the first try of each in an hour is looked at, and of the others so many."""
+    clock = Seconds()
+    guesses = Guesses(clock)
+    seen = [sum(guesses.take(f"telegram:{who}") for _ in range(10)) for who in range(50)]
+    assert (seen[0], max(seen), min(seen), sum(seen)) == (EACH, EACH, 1, 50 + SHARED)
+    clock.now = 3600.0
+    assert sum(guesses.take("telegram:0") for _ in range(10)) == EACH
 
 
 def test_apart():

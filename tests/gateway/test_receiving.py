@@ -9,7 +9,8 @@ from messenger import Messenger
 
 from foreword.gateway import pairing
 from foreword.gateway.channel import Chat, NotDelivered
-from foreword.gateway.receiving import GUESSES, HELP, HOW, NO_CODE, SEEN, STRANGER, TOO_MANY
+from foreword.gateway.guessing import EACH, SHARED
+from foreword.gateway.receiving import HELP, HOW, NO_CODE, SEEN, STRANGER, TOO_MANY
 from foreword.gateway.router import Route
 from foreword.gateway.standing import CHANGED
 from foreword.gateway.strangers import NOTICE
@@ -319,15 +320,35 @@ def test_bad_codes(tmp_path, stand_in):
         assert state.execute("SELECT count(*) FROM identities").fetchone() == (0,)
 
 
-def test_guessing(tmp_path, stand_in):
-    """Who guesses is soon not listened to, not even with a good code."""
+@pytest.mark.parametrize("text", ["2345-6789", "/pair 2345-6789", "/pair 1234", "/pair \u202e"])
+def test_guessing(tmp_path, stand_in, text):
+    """Who guesses is soon not listened to, not even with a good code; what is no code at all counts as a wrong one."""
 
     async def act(post):
-        for _ in range(GUESSES):
-            await post.write("2345-6789", "7")
-        await post.write(make_code(tmp_path), "7")
-        texts = await post.until(GUESSES + 1)
-        assert texts == [NO_CODE] * GUESSES + [TOO_MANY]
+        for _ in range(EACH):
+            await post.write(text, "7")
+        await post.write("/pair", "7")
+        await post.write(f"/pair {make_code(tmp_path)}", "7")
+        texts = await post.until(EACH + 2)
+        assert texts == [NO_CODE] * EACH + [HOW, TOO_MANY]
+
+    play(tmp_path, stand_in, act, clock=MovedClock(NOON))
+
+
+def test_guessing_together(tmp_path, stand_in):
+    """Strangers who guess together have few tries, and keep nobody out who was given a code."""
+    crowd = SHARED // (EACH - 1)
+
+    async def act(post):
+        for sender in range(crowd):
+            for number in range(EACH):
+                await post.write("/pair 2345-6789", f"9{sender}", key=f"{sender} {number}")
+        assert set(await post.until(crowd * EACH)) == {NO_CODE}
+        code = make_code(tmp_path)
+        for text, sender in (("/pair 1234", "7"), (f"/pair {code}", "7"), (f"/pair {code}", "8")):
+            await post.write(text, sender)
+        texts = await post.until(crowd * EACH + 3)
+        assert texts[-3:] == [NO_CODE, TOO_MANY, "Welcome, carol. From now on I know you here."]
 
     play(tmp_path, stand_in, act, clock=MovedClock(NOON))
 

@@ -8,6 +8,7 @@ from desk import open_desk
 from foreword.gateway.equipping import Equipping
 from foreword.gateway.repository import FRESH, MANY, Repositories
 from foreword.turn import NO_TOOLS, Git
+from waiting import PATIENCE
 
 
 class Shelf:
@@ -20,7 +21,7 @@ class Shelf:
     def find(self, path):
         """Look at one."""
         self.looks.append(path)
-        self.gate.wait(60)
+        self.gate.wait(PATIENCE)
         return Git(branch=f"{path}-{len(self.looks)}")
 
     def open(self, **more):
@@ -71,8 +72,9 @@ def test_slow():
         repositories = shelf.open(patience=0.02)
         first = await repositories.find("a")
         shelf.gate.set()
-        while (second := await repositories.find("a")) is None:
-            pass
+        async with asyncio.timeout(PATIENCE):
+            while (second := await repositories.find("a")) is None:
+                pass
         return first, second
 
     first, second = asyncio.run(run())

@@ -57,10 +57,27 @@ def test_now_is_what_is_billed(house):
 
 def test_a_cold_cache_has_nothing_to_lose(house):
     """Once the cache is cold, an edit bills nothing again."""
-    house.edit("soul")
+    house.edit("soul", new="line three, and some more words about it, ")
     house.wait(10_000)
     _, offers = ask(house)
     assert offers[Policy.NOW].again == 0
+    assert offers[Policy.NOW].once > 0
+
+
+@pytest.mark.parametrize("section", ["soul", "core"])
+def test_one_act_has_one_price(house, section):
+    """Once the cache is cold, now, append and cold do the same, and so they cost the same and are all allowed."""
+    house.edit(section, new="line three, and some more words about it, ")
+    house.wait(10_000)
+    _, offers = ask(house)
+    acts, costs = set(), set()
+    for policy in (Policy.NOW, Policy.APPEND, Policy.COLD):
+        house.edits = {section: policy}
+        moment = Moment(now=house.now, facts=house.facts, prices=find_prices(SONNET, {}))
+        standing = compare(house.frozen, house.want(), moment)
+        acts.add((standing.deed, standing.prompt.text))
+        costs.add(replace(offers[policy], policy=Policy.NOW))
+    assert len(acts) == len(costs) == 1
 
 
 @pytest.mark.parametrize(("model", "allowed"), [(SONNET, False), (OPUS, True)])

@@ -75,6 +75,16 @@ class Embedded:
             return await self.loop.run(Work(assembly=self.assembly, history=stretch(history), **more), received, ears)
 
 
+def goes_on(reply, before, after):
+    """Whether a turn has read from the cache all that the one before it sent, and nothing that was never evaluated.
+
+    Of an answer it reads what has the tokens with which it was said: see test_read_again. Its last token is evaluated
+    with what follows it, and a space at its beginning may be one with the template's.
+    """
+    sent, said = before.tokens_in, before.tokens_out
+    return sent - reply[:1].isspace() <= after.cache_read < sent + said
+
+
 def ask(running, path, body=None):
     """Ask an engine directly."""
     headers = {"Authorization": f"Bearer {running.key}", "Content-Type": "application/json"}

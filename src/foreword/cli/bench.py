@@ -22,7 +22,9 @@ MODULE = os.path.join(FOLDER, "__init__.py")
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the names."""
-    parser.add_argument("names", metavar="NAME", nargs="*", help="what to measure; all that there is if left out")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", default=[], help="what to measure; all that there is if left out"
+    )
 
 
 def run(args: Namespace) -> int:

@@ -9,7 +9,7 @@ from foreword.cli.output import print_json, warn
 from foreword.errors import InputError
 
 if TYPE_CHECKING:
-    from foreword.gateway.editing import Edit
+    from foreword.gateway.editing import Edit, Fresh
     from foreword.gateway.pricing import Pricing
     from foreword.words import Policy
     from foreword.workspace import Workspace
@@ -26,7 +26,7 @@ def decide(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime)
     """Decide about an edit, and say what happens where."""
     from foreword.cli.offers import explain, show_sessions
     from foreword.cli.price import ask
-    from foreword.gateway.pricing import Spared
+    from foreword.gateway.pricing import is_open
     from foreword.gateway.quoting import tell_pricing
     from foreword.store.ledgers import decide_edit, undo_edit
     from foreword.store.state import use_state
@@ -38,6 +38,10 @@ def decide(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime)
     if not pricing.prices and fresh is None and args.apply != "auto":
         raise InputError(f"{edit.path} is in no prompt, so there is nothing to decide")
     policy = Policy(args.apply)
+    everywhere = ask(Namespace(**{**vars(args), "session": ""}), workspace, edit, now)[0] if args.session else pricing
+    if policy is not Policy.AUTO and not is_open(everywhere, edit, policy):
+        leave(args, everywhere, edit, fresh)
+        return
     with use_state(workspace.state) as state:
         if policy is Policy.AUTO:
             undo_edit(state, edit.path)
@@ -54,10 +58,21 @@ def decide(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime)
         print()
         show_sessions(pricing)
     elif policy is not Policy.AUTO:
-        if not {Spared.PASSING, Spared.OVER} & set(pricing.spared):
-            print("nothing differs for a session that goes on, so this moves nothing now")
         for line in explain(pricing, edit):
             print(line)
+
+
+def leave(args: Namespace, pricing: "Pricing", edit: "Edit", fresh: "Fresh | None") -> None:
+    """Say that there is nothing to decide, and decide nothing."""
+    from foreword.cli.offers import explain
+    from foreword.gateway.quoting import tell_pricing
+
+    if args.json:
+        print_json({"policy": None, **tell_pricing(pricing, edit, fresh)})
+        return
+    print(f"nothing differs by {edit.path} for a session that goes on, so nothing is decided")
+    for line in explain(pricing, edit):
+        print(line)
 
 
 def find_others(pricing: "Pricing", policy: "Policy") -> list[str]:

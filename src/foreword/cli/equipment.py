@@ -21,7 +21,10 @@ def check_provider(subject: str, model: str, config: "Config", secrets: "Secrets
 
     prefix, colon, _ = model.partition(":")
     provider = KNOWN.get(prefix)
-    if not colon or prefix == LOCAL:
+    if prefix == LOCAL or not model:
+        return
+    if not colon:
+        yield doubt(subject, f"{model!r} names no provider", "write it as provider:name")
         return
     if provider is None:
         if prefix not in config.providers:

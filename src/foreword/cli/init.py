@@ -41,6 +41,8 @@ def run(args: Namespace) -> int:
     from foreword.tokens import find
 
     folder = args.folder or args.workspace or "."
+    if not all(args.model.partition(":")):
+        raise InputError(f"--model {args.model!r} names no model; write it as provider:name, such as {MODEL}")
     texts = fill_templates(args)
     refuse_existing(folder)
     kept = [path for path in texts if os.path.lexists(os.path.join(folder, path))]

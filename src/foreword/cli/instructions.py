@@ -25,7 +25,7 @@ ACTIONS = {
 def add_options(parser: ArgumentParser) -> None:
     """Add the action, the text, and whose instructions they are."""
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of the actions above")
-    parser.add_argument("words", metavar="TEXT", nargs="*", help="with set: the whole new instructions")
+    parser.add_argument("words", metavar="TEXT", nargs="*", default=[], help="with set: the whole new instructions")
     parser.add_argument("--file", metavar="FILE", help="with set: a file that has them; - for stdin")
     parser.add_argument("--user", metavar="NAME", help="whose instructions; else the owner's")
     parser.add_argument("--agent", metavar="NAME", default="", help="for which agent; else the first one")

@@ -16,6 +16,7 @@ PIPE_CLOSED = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name and return its exit code; nothing a user can cause is a traceback."""
+    open_closed()
     speak_utf8()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -40,8 +41,8 @@ def describe(error: ForewordError | OSError) -> str:
     """Say in one message what went wrong; a configuration's faults have a line each."""
     if isinstance(error, ConfigError) and len(error.faults) > 1:
         return f"{len(error.faults)} faults:\n{error}"
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
 
 
@@ -58,6 +59,13 @@ def run(arguments: Sequence[str]) -> int:
 def is_utf8(text: str) -> bool:
     """Tell whether a text can be written as UTF-8, which bytes smuggled in as surrogates cannot."""
     return not any("\ud800" <= sign <= "\udfff" for sign in text)
+
+
+def open_closed() -> None:
+    """Open what the shell has closed on nothing, lest a file of ours takes its number and is written on."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
 
 
 def speak_utf8() -> None:

@@ -9,7 +9,7 @@ from foreword.cli.command import Command, list_actions
 from foreword.cli.output import count, make_plain, print_json, print_text, warn
 from foreword.cli.place import open_here
 from foreword.cli.turns import find_situation
-from foreword.errors import InputError
+from foreword.errors import InputError, UnknownName, show_name
 
 if TYPE_CHECKING:
     from foreword.assembly import Assembly
@@ -32,7 +32,7 @@ ACTIONS = {
 def add_options(parser: ArgumentParser) -> None:
     """Add the action, what it is about, and whose eyes it is seen with."""
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of the actions above")
-    parser.add_argument("words", metavar="TEXT", nargs="*", help="the query, the path or the text")
+    parser.add_argument("words", metavar="TEXT", nargs="*", default=[], help="the query, the path or the text")
     who = parser.add_argument_group("whose eyes")
     who.add_argument("--user", metavar="NAME", help="the person to act as; else the owner")
     who.add_argument("--situation", metavar="NAME", help="the situation; else that of the room, else dm")
@@ -56,6 +56,8 @@ def run(args: Namespace) -> int:
         "review": review,
         "reindex": reindex,
     }
+    if args.words and args.action in ("list", "reindex"):
+        raise InputError(f"memory {args.action} takes nothing more, not {args.words[0]!r}\nsee: foreword memory --help")
     with open_here(args) as workspace:
         answer = actions[args.action](args, workspace)
         if workspace.memory.notice:
@@ -79,6 +81,9 @@ def stand_in(args: Namespace, workspace: "Workspace") -> "Assembly":
         warn(warning)
     if "memory_search" not in assembly.terms.tools:
         raise InputError(f"{user or 'nobody'} is {assembly.clearance.level} here, and has no memory to ask")
+    level = assembly.clearance.level
+    if args.store and not workspace.memory.open_to(level, args.store):
+        raise UnknownName("store", args.store, workspace.memory.open_to(level))
     return assembly
 
 
@@ -192,6 +197,8 @@ def review(args: Namespace, workspace: "Workspace") -> object:
         return f"promoted: {place}"
     wanted = " ".join(args.words)
     entries = [entry for entry in workspace.memory.entries(assembly.clearance.level) if wanted in ("", entry.path)]
+    if wanted and not entries:
+        raise InputError(f"there is no entry {show_name(wanted)} that waits for review; see: foreword memory review")
     if args.json:
         return [make_plain(entry) for entry in entries]
     blocks = [f"{entry.path}\n({show_origin(entry.provenance)})\n{entry.text}" for entry in entries]

@@ -15,6 +15,8 @@ COMMANDS = (
     "schedule", "status", "logs", "trace", "cost", "cache", "export", "forget", "lint", "init", "blueprints", "doctor",
     "bench",
 )  # fmt: skip
+HELP = "help"
+REQUIRED = "the following arguments are required: "  # the words of argparse
 DESCRIPTION = "Foreword decides what an agent is told before it speaks, and explains every byte of it."
 EXAMPLES = (
     "foreword init assistant                      make a workspace",
@@ -52,6 +54,10 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Refuse what was typed."""
+        missing = message.removeprefix(REQUIRED).split(", ") if message.startswith(REQUIRED) else []
+        listed = [action for action in self._actions if action.metavar in missing and action.choices]
+        if listed:  # the first of them decides what else is needed
+            message = f"which {str(listed[0].metavar).lower()}? There is {', '.join(map(str, listed[0].choices or ()))}"
         raise InputError(f"{message}\nsee: {self.prog} --help")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -65,6 +71,9 @@ class Parser(ArgumentParser):
 def parse(arguments: Sequence[str]) -> Namespace:
     """Parse what was typed, or raise InputError with the nearest valid name."""
     leading, command = split(arguments)
+    if command == HELP:  # as many programs have it
+        asked = [argument for argument in arguments if argument != HELP]
+        arguments, command = [*asked, "--help"], split(asked)[1]
     # The other commands are not even imported: a start should cost what its command costs.
     parser, commands = make_parsers((command,) if command in COMMANDS else COMMANDS)
     refuse_unknown(parser, leading)

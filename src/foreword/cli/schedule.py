@@ -58,6 +58,10 @@ def run(args: Namespace) -> int:
     }
     if not args.which and args.action in ("cancel", "run"):
         raise InputError(f"schedule {args.action} needs to know which\nsee: foreword schedule list")
+    if args.which and args.action in ("list", "add"):
+        raise InputError(
+            f"schedule {args.action} takes nothing more, not {args.which!r}\nsee: foreword schedule --help"
+        )
     with open_here(args) as workspace:
         if args.action == "run":
             return run_now(args, workspace)
@@ -155,12 +159,12 @@ def run_now(args: Namespace, workspace: "Workspace") -> int:
 
 
 def write(schedule: "Schedule") -> dict[str, Any]:
-    """Write a schedule as JSON-ready values."""
+    """Write a schedule as JSON-ready values, under the names that the HTTP API and `foreword status` have for them."""
     from foreword.events.moment import stamp
 
     return {
-        "id": schedule.id,
-        "name": schedule.name,
+        "schedule": schedule.id,
+        "name": schedule.title,
         "origin": str(schedule.origin),
         "agent": schedule.agent,
         "user": schedule.user,

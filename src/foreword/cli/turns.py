@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from foreword.cli.output import warn
 from foreword.cli.place import open_here, see_from_here
-from foreword.errors import ConfigError, InputError
+from foreword.errors import ConfigError, InputError, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,6 +111,9 @@ def make_turn(args: Namespace, workspace: "Workspace") -> "Turn":
     config = workspace.config
     user = config.owner if args.user is None else args.user
     project = find_project(args.project)
+    if args.room not in ("", *config.rooms):
+        near = suggest(args.room, list(config.rooms))
+        warn(f"room {args.room!r} is not listed under rooms, and is taken for any group{near}")
     return Turn(
         agent=args.agent,
         user=user,

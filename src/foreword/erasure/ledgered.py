@@ -9,7 +9,7 @@ from foreword.erasure.person import Person
 from foreword.frozen import frozen
 from foreword.store.ledgers import drop_ledger, empty_ledger, find_touched, is_empty
 
-THEIRS = "session_id IN (SELECT id FROM theirs WHERE kind = 'session')"
+OF_THEIR_SESSIONS = "session_id IN (SELECT id FROM theirs WHERE kind = 'session')"
 SPOKE = "session_id IN (SELECT session_id FROM turns WHERE id IN (SELECT id FROM theirs WHERE kind = 'turn'))"
 
 
@@ -46,7 +46,7 @@ class Ledgers:
 
 def list_own(state: sqlite3.Connection) -> list[str]:
     """List the sessions of theirs that have a ledger."""
-    return [session for (session,) in state.execute(f"SELECT session_id FROM ledgers WHERE {THEIRS}")]
+    return [session for (session,) in state.execute(f"SELECT session_id FROM ledgers WHERE {OF_THEIR_SESSIONS}")]
 
 
 def list_others(state: sqlite3.Connection, person: Person) -> Iterator[str]:

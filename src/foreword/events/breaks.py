@@ -204,7 +204,7 @@ def show_breaks(found: Breaks, zone: ZoneInfo) -> Iterator[str]:
     if not found.losses:
         yield "no break: what a provider had was read"
         return
-    yield f"{count(found.broken, 'break')}: {found.tokens:,} tokens billed again, {show_cost(found.usd)} lost"
+    yield f"{count(found.broken, 'break')}: {show_lost(found)}"
 
 
 def show_surplus(surplus: Surplus) -> str:
@@ -221,10 +221,15 @@ def show_causes(found: Breaks) -> Iterator[str]:
     if found.surplus.calls:
         yield f"- {show_surplus(found.surplus)}: {BEYOND}"
     for loss in found.losses:
-        billed = f"{loss.tokens:,} tokens billed again, {show_cost(loss.usd)} lost"
-        yield f"- broken by {show_word(loss.cause)}: {count(loss.breaks, 'time')}, {billed}"
+        yield f"- broken by {show_word(loss.cause)}: {count(loss.breaks, 'time')}, {show_lost(loss)}"
     for one in found.breaks[:1]:
         yield f"newest break: {show_word(show_cause(one))} in turn {one.turn[:SHORT]}; foreword_trace says why"
+
+
+def show_lost(lost: Breaks | Loss) -> str:
+    """Show what was billed again, and what that cost, if anybody knows."""
+    cost = "at a price that nobody knows" if lost.usd is None else f"{show_cost(lost.usd)} lost"
+    return f"{count(lost.tokens, 'token')} billed again, {cost}"
 
 
 def tell_breaks(found: Breaks) -> dict[str, Any]:

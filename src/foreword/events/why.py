@@ -8,6 +8,8 @@ from foreword.events.event import EventType
 from foreword.events.record import Record
 from foreword.money import show_usd
 
+UNKNOWN = "damaged"  # the ground of a rebase of which nobody knows what it bills again
+
 
 def show_break(one: Break) -> str:
     """Show a break in words: its cause and place, what was billed again, and why."""
@@ -26,6 +28,8 @@ def show_moved(one: Moved) -> str:
         sections = ", ".join(each.section for each in one.decisions if each.deed == one.deed)
         return f"{' '.join(filter(None, (one.deed, sections)))}: {one.reason}"
     place = " ".join(filter(None, (one.section, show_byte(one.byte))))
+    if one.ground == UNKNOWN:
+        return f"{one.deed}, nobody knows at what cost ({one.ground}): {one.reason}"
     again = show_again(one.tokens, one.usd) if one.tokens else "free"
     return f"{one.deed}{f' from {place}' if place else ''}, {again} ({one.ground}): {one.reason}"
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from foreword.frozen import frozen
 from foreword.ledger import Book, Frozen, Moment
 from foreword.ledger.calibration import PLAIN, Calibration, learn
-from foreword.ledger.state import empty
+from foreword.ledger.state import empty, lose
 from foreword.prices import Request, find_prices
 from foreword.runtime.history import Messages, recount
 from foreword.runtime.providers import LOCAL
@@ -26,6 +26,13 @@ class Books:
     edits: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     """What was learned of each model's tokens."""
+    damaged: bool = False
+    """Whether there is a ledger that cannot be read, so that nobody knows what was sent."""
+
+    def follow(self, since: datetime | None) -> "Books":
+        """Take what was sent before a time as lost, where whoever had it has only been there since."""
+        known = self.frozen
+        return replace(self, frozen=lose(known)) if known and since and known.last.at < since else self
 
     def open(
         self, workspace: Workspace, turn: Turn, now: datetime, *, folded: bool = False, taken: Messages = ()
@@ -39,7 +46,9 @@ class Books:
         prices = find_prices(facts.name, config.models, Request(tokens=tokens, now=now))
         moment = Moment(now=now, facts=facts.cache, prices=prices, known=known)
         said = tuple(message.text for message in recount(taken))
-        return Book(frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, taken=said)
+        return Book(
+            frozen=self.frozen, moment=moment, edits=self.edits, folded=folded, taken=said, damaged=self.damaged
+        )
 
 
 @frozen(eq=True)
@@ -78,8 +87,13 @@ def read_books(
     """
     known = read(state, session)
     if known and since and known.identity.model.partition(":")[0] == LOCAL and known.last.at < since:
-        known = replace(known, alive=())
-    return Books(frozen=known, edits=ledgers.read_edits(state), calibrations=ledgers.read_calibrations(state))
+        known = lose(known)
+    return Books(
+        frozen=known,
+        edits=ledgers.read_edits(state),
+        calibrations=ledgers.read_calibrations(state),
+        damaged=known is None and ledgers.has_ledger(state, session),
+    )
 
 
 def keep_entry(

@@ -73,7 +73,7 @@ def find_edit(workspace: Workspace, path: str, text: str | None = None) -> Edit:
     if text is not None:
         if len(text.encode()) > LARGEST:
             raise InputError(f"the text for {path} has more than {LARGEST:,} bytes, and no more are read of a file")
-        return Edit(path=path, text=text, saved=False)
+        return Edit(path=path, text=text, saved=files.read_text(path) == text)
     found = files.read_text(path)
     if isinstance(found, Trouble):
         raise InputError(f"{path} {found.reason}")

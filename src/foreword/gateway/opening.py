@@ -113,7 +113,9 @@ async def open_gateway(
         toolbox = Toolbox(workspace, servers, further)
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
         equipping = Equipping(choices, toolbox, Offering(workspace, writer, channels), host=find_host(environ))
-        preparing = opened.enter_context(closing(Preparing(workspace, writer, equipping, loop.ask, clock)))
+        preparing = opened.enter_context(
+            closing(Preparing(workspace, writer, equipping, loop.ask, clock, remembers=models.remembers))
+        )
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         inbox: Inbox = SqliteInbox(writer, clock, remembered=preparing.remembered)
         gateway = Gateway(workspace, listeners, writer, inbox, clock, rhythm=options.rhythm, board=board)

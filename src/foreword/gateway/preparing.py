@@ -31,7 +31,7 @@ from foreword.ledger import NOTHING_FROZEN, Frozen, Ledger
 from foreword.runtime.history import Messages, load, recount
 from foreword.runtime.stretch import Stretch
 from foreword.signal import classify
-from foreword.store.ledgers import scrub_said
+from foreword.store.ledgers import scrub_said, scrub_updates
 from foreword.store.tasks import find_bound
 from foreword.tokens import Meter
 from foreword.turn import Extension, Git, Host, State, Task, Toolset, Turn
@@ -91,6 +91,8 @@ class Preparing:
         equips: Equips,
         ask: Callable[[Assembly, Step], Awaitable[str]],
         now: Callable[[], datetime],
+        *,
+        remembers: Callable[[str, datetime], datetime | None],
     ) -> None:
         self._workspace = workspace
         self._writer = writer
@@ -99,6 +101,7 @@ class Preparing:
         self.now = now
         self._since = now()
         self.remembered = Remembered(forget=workspace.forget_counted)
+        self._remembers = remembers
         # One thread: the prompt is assembled beside the loop, and one at a time.
         self._bench = ThreadPoolExecutor(1, thread_name_prefix="foreword-assemble")
 
@@ -108,6 +111,8 @@ class Preparing:
             raise Changed(fault)
         incoming = claimed.incoming
         past, living, books = await self._recall(claimed)
+        if books.damaged and not is_light(claimed):  # what updates said may be wrong by now, and no ledger knows it
+            past, claimed = await self._rewrite(claimed, scrub_updates)
         equipment = bind(await self._equips.equip(claimed), living)
         turn = make_turn(claimed, equipment, past, self.now())
         try:
@@ -126,7 +131,7 @@ class Preparing:
             turn = make_turn(claimed, equipment, past, self.now())
             assembly = await self._assemble(claimed, turn, books, folded=True)
         if gone := assembly.standing.scrub:
-            past, claimed = await self._scrub(claimed, gone)
+            past, claimed = await self._rewrite(claimed, lambda state, session: scrub_said(state, session, gone))
             assembly = await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
         light = is_light(claimed)
         return Prepared(
@@ -137,12 +142,14 @@ class Preparing:
             recorded=not light,
         )
 
-    async def _scrub(self, claimed: Claimed, gone: Sequence[str]) -> tuple[Sequence[Row], Claimed]:
-        """Take what may not be seen any more out of what was said, this turn's own steps among it."""
+    async def _rewrite(
+        self, claimed: Claimed, scrub: Callable[[sqlite3.Connection, str], None]
+    ) -> tuple[Sequence[Row], Claimed]:
+        """Take what must not stand there out of what was said, this turn's own steps among it."""
         session = claimed.session.id
 
         def work(state: sqlite3.Connection) -> tuple[Sequence[Row], bytes | None]:
-            scrub_said(state, session, gone)
+            scrub(state, session)
             (taken,) = state.execute("SELECT taken FROM turns WHERE id = ?", (claimed.turn,)).fetchone()
             return self.remembered.read(state, session), taken
 
@@ -160,13 +167,15 @@ class Preparing:
     async def _look_up(self, session: Session) -> tuple[Sequence[Row], State, Books]:
         """Look up the past of a session, what goes on around it, and what it has sent."""
         policy = self._workspace.memory.policy
-        return await self._writer.look(
+        past, living, books = await self._writer.look(
             lambda state: (
                 self.remembered.read(state, session.id),
                 read_state(state, session, policy),
                 read_books(state, session.id, self._since, self.remembered.read_ledger),
             )
         )
+        model = books.frozen.identity.model if books.frozen else ""
+        return past, living, books.follow(self._remembers(model, self.now()))
 
     async def foresee(self, claimed: Claimed) -> Assembly:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""

@@ -97,6 +97,15 @@ class Pricing:
         return add_up([one for price in self.prices for one in price.quote.offers if one.policy is policy and one.usd])
 
 
+def is_open(pricing: Pricing, edit: Edit, policy: Policy) -> bool:
+    """Whether there is something to decide about an edit.
+
+    It is so where a session would learn something by it, or nobody has saved it yet. A session that was not used lately
+    has nothing in a cache, and so only what waits for the next session makes a difference to it.
+    """
+    return bool(pricing.prices) or not edit.saved or (pricing.idle > 0 and policy is Policy.NEXT_SESSION)
+
+
 def see_all(_: Session) -> bool:
     """See every session."""
     return True

@@ -14,19 +14,18 @@ from foreword.gateway import pairing
 from foreword.gateway.admission import write_key
 from foreword.gateway.channel import Chat, Heard
 from foreword.gateway.checking import check
+from foreword.gateway.guessing import Guesses
 from foreword.gateway.lane import find_lane
 from foreword.gateway.letter import Letter, post
 from foreword.gateway.message import Accepted, Incoming
 from foreword.gateway.overheard import keep
 from foreword.gateway.pairing import burn
-from foreword.gateway.rates import Rates
 from foreword.gateway.router import Decision, Route, find_identity, route
 from foreword.gateway.strangers import find_excess, is_bounded, post_notice
 from foreword.gateway.writer import Writer
 from foreword.signal.labels import drop_corrected
 from foreword.workspace import Workspace
 
-GUESSES, ALL_GUESSES = 5, 30  # codes that are looked at in a minute: of one identity, and of all together
 KNOWN = "You are known here as {} already."
 WELCOME = "Welcome, {}. From now on I know you here."
 NO_CODE = "That code is not good: it may be mistyped, used or too old. Ask the owner for a new one."
@@ -35,7 +34,7 @@ SEEN = "Others can read that code here, so it is good no more. Ask the owner for
 HELP = "Write to me in your own words, and I answer."
 STRANGER = "I do not know you yet. If the owner gave you a code, send it to me here: /pair CODE."
 ELSEWHERE = "Pairing works in private alone. Write to me directly."
-TOO_MANY = "There were too many codes that were not good. Try again in a few minutes."
+TOO_MANY = "Too many codes were tried. Wait a quarter of an hour, and try again."
 
 LATEST = """
 SELECT text, received AS moment FROM turns WHERE key = ?1 OR key > ?2 AND key < ?3
@@ -70,7 +69,7 @@ class Receiving:
         self._recorder = recorder
         self._clock = clock
         self._accept = accept
-        self._guesses, self._all_guesses = Rates(GUESSES), Rates(ALL_GUESSES)
+        self._guesses = Guesses()
 
     async def receive(self, heard: Heard) -> Received:
         """Receive a message: when this returns it is kept, and where it raises it is not.
@@ -149,14 +148,13 @@ class Receiving:
 
         if decision.incoming.user in users:
             await self._answer(decision, lambda _: KNOWN.format(decision.incoming.user))
-        elif not decision.claim.codes or not identity:
-            # A command with nothing behind it asks how; whatever else stands there is no code that was ever given.
-            mistyped = len(heard.text.split()) > 1
-            await self._answer(decision, lambda _: NO_CODE if mistyped and identity else HOW)
-        elif self._guesses.take(identity) or self._all_guesses.take(""):
+        elif not identity or not (decision.claim.codes or len(heard.text.split()) > 1):
+            await self._answer(decision, lambda _: HOW)  # a command with nothing behind it asks how
+        elif not self._guesses.take(identity):
             await self._answer(decision, lambda _: TOO_MANY)
         else:
-            await self._answer(decision, work)
+            # Whatever is no code was never given to anybody; it is a wrong one like any other.
+            await self._answer(decision, work if decision.claim.codes else lambda _: NO_CODE)
         if paired:
             incoming = replace(decision.incoming, user=paired)
             clearance = find_lane(incoming, self._workspace.config).clearance

@@ -8,7 +8,7 @@ from foreword.ledger.calibration import PLAIN, Calibration
 from foreword.ledger.choice import HIDDEN
 from foreword.ledger.cost import find_difference, find_rates
 from foreword.ledger.line import Base
-from foreword.ledger.state import Frozen, Sent, count_equal, find_idle, predict
+from foreword.ledger.state import ANEW, Frozen, Sent, count_equal, find_idle, is_lost, predict
 from foreword.ledger.surplus import TOLERANCE, Surplus, find_surplus
 from foreword.money import Prices
 from foreword.tokens.caches import CacheFacts
@@ -146,6 +146,8 @@ def find_cause(frozen: Frozen, base: Base, sent: Sent, facts: CacheFacts) -> Fin
     if newest is None or last.ends[newest.at] < facts.minimum:
         reason = f"{last.tokens:,} tokens are fewer than the {facts.minimum:,} from which on there is a cache"
         return Finding(cause=Cause.MINIMUM, reason=reason)
+    if is_lost(frozen):
+        return Finding(cause=Cause.EXPIRED, reason=ANEW)
     if newest.until <= sent.at:
         minutes = find_idle(frozen, sent.at).total_seconds() / 60
         reason = f"nothing was sent for {minutes:,.0f} min, and the cache lives {newest.seconds / 60:,.0f} min"

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from foreword.frozen import frozen
 from foreword.ledger.choice import Moment
-from foreword.ledger.compare import compare
+from foreword.ledger.compare import begin_anew, compare
 from foreword.ledger.line import Base
 from foreword.ledger.standing import Standing
 from foreword.ledger.state import Frozen, Identity
@@ -41,6 +41,8 @@ class Book:
     """What was decided about single edits, by file and the hash of its text."""
     folded: bool = False
     """Whether the conversation was folded since the last turn."""
+    damaged: bool = False
+    """Whether there was a ledger that cannot be read any more."""
     taken: tuple[str, ...] = ()
     """What this very turn has said, where it goes on after an interruption: then nothing new can be said."""
 
@@ -49,7 +51,7 @@ class Book:
         wanted = want(draft, self.edits, folded=self.folded)
         if self.taken:
             wanted = replace(wanted, said=(*wanted.said, *self.taken), waits=True)
-        return compare(self.frozen, wanted, self.moment)
+        return begin_anew(wanted) if self.damaged else compare(self.frozen, wanted, self.moment)
 
 
 NO_BASE = Base()

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from foreword.frozen import frozen
 from foreword.ledger.line import Base, Gate, Line, Lines
+from foreword.ledger.listing import find_listing_policy, list_entries
 from foreword.ledger.wanted import Wanted
 from foreword.words import Pace, Policy
 
@@ -20,6 +21,8 @@ class Change:
     block: int
     """Which block of the base it belongs to."""
     policy: Policy
+    broken: bool = False
+    """Whether its file is broken, so that the session keeps what it was told."""
     private: bool = False
     """Whether the clearance may not see it any more, or that may be why it is gone."""
 
@@ -42,15 +45,22 @@ def list_changes(told: Mapping[str, Line], base: Base, wanted: Wanted) -> Iterat
         line = after or before
         if line is None or (before and after and before.text == after.text):
             continue
+        listed = name in wanted.listings
         policy = wanted.edits.get(name, line.policy)
+        if listed and before and after:
+            policy = find_listing_policy(before, after, wanted)
+        broken = before is not None and name in wanted.broken
+        # A file that the owner has a policy for, or that is only broken, was not closed.
+        open_to_doubt = listed or (policy is Policy.AUTO and not broken)
         yield Change(
             id=name,
             before=before,
             after=after,
             block=find_block(line, base, wanted.base),
-            policy=Policy.NEXT_SESSION if wanted.waits else policy,
+            policy=Policy.NEXT_SESSION if wanted.waits or broken else policy,
+            broken=broken,
             private=(after is None and name in wanted.withheld)
-            or (policy is Policy.AUTO and before is not None and is_taken_away(before, after)),
+            or (open_to_doubt and before is not None and is_taken_away(before, after)),
         )
 
 
@@ -58,12 +68,7 @@ def is_taken_away(before: Line, after: Line | None) -> bool:
     """Whether something may have been taken away for privacy: nobody can tell that from a file that was put aside."""
     if after is None:
         return before.gated is not Gate.NONE
-    return before.gated is Gate.LISTING and bool(list_entries(before.text) - list_entries(after.text))
-
-
-def list_entries(text: str) -> set[str]:
-    """List what a listing names, without what it says of each."""
-    return {line.partition(" (")[0] for line in text.split("\n") if line.startswith("- ")}
+    return before.gated is Gate.LISTING and not list_entries(before.text).keys() <= list_entries(after.text).keys()
 
 
 def align(base: Base, wanted: Base) -> int:

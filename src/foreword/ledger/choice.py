@@ -10,7 +10,7 @@ from foreword.ledger.cost import Rates, expect_calls, find_rates, measure_equal
 from foreword.ledger.line import Base, Channel, Line, Update
 from foreword.ledger.notice import notify
 from foreword.ledger.standing import Ground
-from foreword.ledger.state import Frozen, continues, find_idle, measure_warm
+from foreword.ledger.state import ANEW, Frozen, continues, find_idle, is_lost, measure_warm
 from foreword.ledger.wanted import Wanted
 from foreword.money import Prices, show_usd
 from foreword.tokens.caches import CacheFacts
@@ -87,6 +87,7 @@ def find_warm(frozen: Frozen, wanted: Wanted, moment: Moment) -> tuple[int, Grou
         minutes = find_idle(frozen, moment.now).total_seconds() / 60
         short = last.tokens < facts.minimum
         why = f"nothing was sent for {minutes:,.0f} min" if frozen.alive else "nothing that was sent is kept"
+        why = ANEW if is_lost(frozen) else why
         why = f"{last.tokens:,} tokens are too few to be cached" if short else why
         return 0, Ground.COLD, f"the cache is cold: {why}"
     return warm, None, ""

@@ -1,12 +1,14 @@
 """Comparing what a turn wants with what its session has sent; nothing is changed by it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from foreword.errors import InputError
-from foreword.ledger.change import Change, list_changes
+from foreword.ledger.change import list_changes
 from foreword.ledger.choice import HIDDEN, Case, Choice, Moment, choose, look
 from foreword.ledger.cost import find_difference
 from foreword.ledger.line import Base, Channel, Update, draw_blocks, lead, replay
+from foreword.ledger.listing import Waiting, hold_entries
 from foreword.ledger.notice import add_tail, settle, write
 from foreword.ledger.standing import Decision, Deed, Ground, Rebase, Standing, pick
 from foreword.ledger.state import Frozen, digest
@@ -16,6 +18,8 @@ from foreword.words import Policy
 
 REMEMBERED = 500  # updates that count no longer and may stand in some part of the history
 WAITS = "waits for the next turn, since this one goes on where it was left"
+BROKEN = "its file cannot be used as it is, so what the session was told stays"
+DAMAGED = "the ledger of this session could not be read: history rewritten without earlier updates, all is sent anew"
 SAME = "the prefix is the same, byte for byte"
 MOVING = (Ground.MODEL, Ground.TOOLS, Ground.COMPACTED)  # they move what was sent even where the base stays
 
@@ -27,19 +31,44 @@ def compare(frozen: Frozen | None, wanted: Wanted, moment: Moment) -> Standing:
     if frozen.identity.clearance != wanted.identity.clearance:
         was, now = frozen.identity.clearance, wanted.identity.clearance
         raise InputError(f"a session keeps its clearance for life: this one is {was}, and the turn is {now}")
-    told = replay(frozen.base, frozen.updates)
-    case = Case(
-        frozen=frozen,
-        wanted=wanted,
-        told=told,
-        changes=tuple(list_changes(told, frozen.base, wanted)),
-        outlook=look(frozen, wanted, moment),
-        facts=moment.facts,
-    )
+    told, outlook = replay(frozen.base, frozen.updates), look(frozen, wanted, moment)
+    wanted, waiting = hold_entries(told, wanted, warm=outlook.warm > 0)
+    changes = tuple(list_changes(told, frozen.base, wanted))
+    case = Case(frozen=frozen, wanted=wanted, told=told, changes=changes, outlook=outlook, facts=moment.facts)
     choice, ground, reason = choose(case)
     if list_gone(case):  # what was said is rewritten, whatever else moves
         ground, reason = Ground.PRIVATE, HIDDEN
-    return carry_out(case, choice, find_rebase(case, choice, ground, reason), reason)
+    standing = carry_out(case, choice, find_rebase(case, choice, ground, reason), reason)
+    return add_waiting(standing, waiting) if waiting else standing
+
+
+def begin_anew(wanted: Wanted) -> Standing:
+    """Send everything anew, where a session has a past of which its ledger cannot tell any more what was sent."""
+    rebase = Rebase(ground=Ground.DAMAGED, reason=DAMAGED, section="", byte=0, tokens=0)
+    return Standing(
+        prompt=wanted.prompt,
+        base=wanted.base,
+        identity=wanted.identity,
+        reason=DAMAGED,
+        rebase=rebase,
+        heard=digest(wanted.said),
+    )
+
+
+def add_waiting(standing: Standing, waiting: Sequence[Waiting]) -> Standing:
+    """Say of what waits on a menu that it waits."""
+    held = tuple(
+        Decision(
+            section=one.section,
+            what=one.what,
+            deed=Deed.HOLD,
+            reason=f"{one.path} {hold(one.policy)}",
+            policy=one.policy,
+        )
+        for one in waiting
+    )
+    reason = standing.reason if standing.decisions or standing.rebase else held[0].reason
+    return replace(standing, decisions=(*standing.decisions, *held), reason=reason)
 
 
 def find_rebase(case: Case, choice: Choice, ground: Ground | None, reason: str) -> Rebase | None:
@@ -103,7 +132,8 @@ def decide(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> It
     said = {update.id: update for update in choice.appended}
     for change in case.changes:
         if change.id in choice.held:
-            deed, why = Deed.HOLD, WAITS if case.wanted.waits else hold(change)
+            why = WAITS if case.wanted.waits else BROKEN if change.broken else hold(change.policy)
+            deed = Deed.HOLD
         elif change.id in said:
             deed, why = (
                 Deed.APPEND,
@@ -115,8 +145,8 @@ def decide(case: Case, choice: Choice, rebase: Rebase | None, reason: str) -> It
         yield Decision(section=change.id, what=change.what, deed=deed, reason=why, policy=change.policy, tokens=tokens)
 
 
-def hold(change: Change) -> str:
+def hold(policy: Policy) -> str:
     """Say until when a change waits."""
-    if change.policy is Policy.NEXT_SESSION:
+    if policy is Policy.NEXT_SESSION:
         return "waits for the next session, as its policy says"
     return "waits until the cache is cold, as its policy says"

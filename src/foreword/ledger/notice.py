@@ -12,6 +12,10 @@ from foreword.words import Pace, Placement
 
 # The heading over updates of which none is left.
 LEFT = re.compile(rf"\s*(?:##\s+)?{UPDATES}\s*\Z|\s*<{squeeze(UPDATES)}>\s*</{squeeze(UPDATES)}>")
+# All that was ever said about the prompt in one tail: it stands at its end.
+ANNOUNCED = re.compile(
+    rf"(?:\A|\n)(?:##[ ])?{UPDATES}\n.*\Z|(?:\A|\n)<{squeeze(UPDATES)}>\n.*?\n</{squeeze(UPDATES)}>", re.DOTALL
+)
 SHORT = 0.5  # of a section's whole text: the most that its changed lines may weigh to be told alone
 
 
@@ -85,6 +89,12 @@ def separate(block: Block, separator: str) -> Block:
     last = block.spans[-1]
     text = block.text + separator
     return replace(block, text=text, spans=(*block.spans[:-1], Span(last.id, last.start, len(text), last.tokens)))
+
+
+def scrub_all(text: str) -> str:
+    """Take all that was said about the prompt out of a tail of the history, whatever it was."""
+    found = ANNOUNCED.search(text)
+    return (text[: found.start()] + text[found.end() :]).rstrip() if found else text
 
 
 def scrub(text: str, gone: Sequence[str]) -> str:

@@ -62,14 +62,17 @@ def quote(frozen: Frozen, wanted: Wanted, moment: Moment) -> Quote:
         return Quote(sections=(), offers=(), best=None)
     rates = outlook.rates
     moved = weigh(case, min(change.block for change in changes))
-    said = weigh(case, case.none)
     more = moved.base.tokens - frozen.base.tokens
-    appended = sum(update.tokens for update in said.appended)
+    appended = sum(update.tokens for update in weigh(case, case.none).appended)
     able = moment.facts.system_messages or not any(change.governs for change in changes)
+    now = (moved.lost, more, moved.lost * (rates.write - rates.read) + more * rates.write, True)
+    said = (0, appended, appended * rates.write, able)
+    # What costs nothing is done at once, so where nothing can be lost these three are one act.
+    behind, later = (said, (0, more, 0.0, True)) if moved.lost else (now, now)
     amounts = (
-        (Policy.NOW, moved.lost, more, moved.lost * (rates.write - rates.read) + more * rates.write, True),
-        (Policy.APPEND, 0, appended, appended * rates.write, able),
-        (Policy.COLD, 0, more, 0.0, True),
+        (Policy.NOW, *now),
+        (Policy.APPEND, *behind),
+        (Policy.COLD, *later),
         (Policy.NEXT_SESSION, 0, 0, 0.0, True),
     )
     offers = tuple(

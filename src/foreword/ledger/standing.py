@@ -28,6 +28,7 @@ class Ground(Word):
     PRIVATE = "private"
     GOVERNING = "governing"
     CROWDED = "crowded"
+    DAMAGED = "damaged"
 
 
 @frozen(eq=True)

@@ -15,6 +15,8 @@ from foreword.ledger.line import Base, Update
 from foreword.tokens.caches import CacheFacts
 from foreword.words import Trust
 
+LOST = 0  # seconds that a prefix lives of which it is known that it is gone
+ANEW = "the engine was started anew, and has nothing of what it was sent before"
 GAPS = 64  # gaps between calls that are remembered
 KEY, TOKENS, TTL = attrgetter("key"), attrgetter("tokens"), attrgetter("ttl")
 
@@ -122,6 +124,17 @@ def empty(frozen: Frozen) -> Frozen:
         last=replace(frozen.last, pieces=(), answer=""),
         alive=(),
     )
+
+
+def lose(frozen: Frozen) -> Frozen:
+    """Know that who had it was started anew, and so has nothing of it any more."""
+    gone = (replace(one, until=frozen.last.at, seconds=LOST) for one in frozen.alive)
+    return replace(frozen, alive=tuple(gone))
+
+
+def is_lost(frozen: Frozen) -> bool:
+    """Whether what was sent is known to be lost, whatever lives rules promise."""
+    return any(one.seconds == LOST for one in frozen.alive)
 
 
 def digest(texts: Sequence[str]) -> Heard:

@@ -2,7 +2,7 @@
 
 from foreword.caching.cache import Counted
 from foreword.frozen import frozen
-from foreword.ledger.state import Frozen, Sent
+from foreword.ledger.state import Frozen, Sent, is_lost
 from foreword.tokens.caches import CacheFacts
 
 TOLERANCE = 0.02  # of a request: counts of ours are estimates
@@ -47,5 +47,7 @@ def explain(frozen: Frozen | None, sent: Sent) -> str:
     """Say what is known of the reason, and no more."""
     if frozen is None or not frozen.last.pieces or frozen.last.model != sent.model:
         return FIRST
+    if is_lost(frozen):
+        return OTHER
     newest = max(frozen.alive, key=lambda one: one.at, default=None)
     return LONGER.format(newest.seconds / 60) if newest and newest.until <= sent.at else OTHER

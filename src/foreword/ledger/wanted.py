@@ -13,6 +13,7 @@ from foreword.sources import Missing, Section
 from foreword.turn import Message, Toolset
 from foreword.words import Policy, Trust, Verdict
 
+MENU = "menu"  # the source of sections that list many files
 OWNED = ("agents", "users", "groups")  # folders in which somebody has a file of a name that others have, too
 
 
@@ -29,8 +30,14 @@ class Wanted:
     """How updates are drawn, and weighed."""
     edits: Mapping[str, Policy] = field(default_factory=dict)
     """What was decided about single edits, by section; also for sections that are gone."""
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    """What holds for the edits of a file, by its path."""
+    listings: frozenset[str] = frozenset()
+    """Sections that list many files, a line for each."""
     withheld: frozenset[str] = frozenset()
     """Sections that this clearance may not see: if it has seen them before, they go at once and leave no trace."""
+    broken: frozenset[str] = frozenset()
+    """Sections whose files are broken: what was told of them stays."""
     said: tuple[str, ...] = ()
     """What was said before this turn, as it was sent."""
     folded: bool = False
@@ -72,7 +79,10 @@ def want(draft: Draft, decided: Mapping[tuple[str, str], Policy], *, folded: boo
         base=find_base(draft, known),
         layout=draft.layout,
         edits=edits,
+        policies=draft.policies,
+        listings=frozenset(name for name, one in known.items() if one.item.slot.source == MENU),
         withheld=frozenset(list_withheld(draft.fit)),
+        broken=frozenset(name for name, one in known.items() if one.item.broken),
         said=tuple(message.text for message in draft.said),
         folded=folded,
     )
@@ -108,7 +118,7 @@ def find_gate(section: Section) -> Gate:
     """Find what it means when something leaves a section: what nobody may see is public, and leaves without haste."""
     if section.trust is Trust.PUBLIC:
         return Gate.NONE
-    return Gate.LISTING if section.slot.source == "menu" else Gate.FILE if section.path else Gate.NONE
+    return Gate.LISTING if section.slot.source == MENU else Gate.FILE if section.path else Gate.NONE
 
 
 def find_policy(policies: Mapping[str, Policy], path: str) -> Policy:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from contextlib import suppress
+from datetime import datetime
 from typing import IO
 
 from foreword.errors import InputError
@@ -46,6 +47,10 @@ class Engine:
         self.setup = setup
         self._lock = threading.Lock()
         self._running: Running | None = None
+        self._starts = 0
+        self._awaited = 0
+        """The start from which on it has what it was sent: the last, or the next where it is known to be dead."""
+        self._since: datetime | None = None
 
     def start(self) -> Running:
         """Return the running engine; fetches its weights and starts it if need be, which takes seconds."""
@@ -54,7 +59,20 @@ class Engine:
                 self.stop()  # which lets go of what is left of it
             if self._running is None:
                 self._running = launch(self.setup)
+                self._starts += 1
             return self._running
+
+    def remembers(self, at: datetime) -> datetime:
+        """Say since when it has what it was sent; to be asked before each request and after, with the time of that.
+
+        What dies takes all of it along, and the next request starts it anew.
+        """
+        running, starts = self._running, self._starts
+        gone = running is None or not running.alive
+        now = starts + 1 if gone else starts
+        if self._since is None or now != self._awaited:
+            self._awaited, self._since = now, at
+        return at if gone else self._since
 
     def stop(self) -> None:
         """End the process; the next start begins anew."""

@@ -1,6 +1,6 @@
 """The ledger of one turn as it runs: each request is marked for the provider's cache, and each answer accounted for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from foreword.ledger.blame import Account, Answered, account, conceal, confirm
 from foreword.ledger.calibration import PLAIN, Calibration
 from foreword.ledger.line import lead
 from foreword.ledger.standing import Ground
+from foreword.ledger.state import lose
 from foreword.prices import Request, find_prices
 from foreword.runtime.diagnosing import ask
 from foreword.wire import Addressed, Marked, Segment, address, write_request
@@ -46,9 +47,11 @@ class Accounting:
         *,
         diagnosed: bool = False,
         known: Calibration = PLAIN,
+        remembers: Callable[[datetime], datetime] | None = None,
     ) -> None:
         self._assembly = assembly
         self._known = known
+        self._remembers = remembers
         self._shape = shape
         self.diagnosed = diagnosed and shape in DIAGNOSING
         """Whether the provider is asked why its cache missed."""
@@ -60,6 +63,7 @@ class Accounting:
 
     def write(self, request: Mapping[str, Any], past: Sequence[Segment], at: datetime) -> bytes:
         """Mark a finished request, which is about to leave, and write it with what stands before it."""
+        self._look(at)
         meter = self._assembly.terms.meter
         to = Addressed(
             model=meter.facts.name,
@@ -89,10 +93,17 @@ class Accounting:
         if self._marked is None:
             return None
         sent, facts = self._marked.sent, self._assembly.terms.meter.facts
+        self._look(sent.at)  # who was there before the request may have been started anew for it
         made = self._account(sent, usage, overrides) if usage else None
         sent = replace(sent, answer=answer) if self.diagnosed else sent
         self._frozen = advance(self._frozen, self._assembly.standing, sent, facts.cache)
         return Settled(account=made, frozen=self._frozen, counted=sent.tokens)
+
+    def _look(self, at: datetime) -> None:
+        """Look whether who is asked still has what was sent before, as far as that can be known."""
+        since = self._remembers(at) if self._remembers else None
+        if since and self._frozen and self._frozen.last.at < since:
+            self._frozen = lose(self._frozen)
 
     def _account(self, sent: Sent, usage: Usage, overrides: Mapping[str, ModelOverride]) -> Account:
         """Account for a request, with what the provider itself says of it."""

@@ -97,13 +97,21 @@ class Loop:
         # Under the key of the conversation, what stands apart from it would take its place in the cache.
         opened = replace(opened, keyed=False) if work.apart else opened
         known = self._workspace.kept.find_calibration(assembly.terms.meter.facts.name)
-        diagnosed = self._is_diagnosed(assembly)
+        accounting = Accounting(
+            assembly,
+            opened.shape,
+            work.frozen,
+            turn,
+            diagnosed=self._is_diagnosed(assembly),
+            known=known,
+            remembers=opened.remembers,
+        )
         return Line(
             assembly=assembly,
             opened=opened,
             # What was said before is not in it: the history has that as it was sent.
             envelope=replace(assembly, turn=replace(assembly.turn, history=())).envelope(opened.shape),
-            accounting=Accounting(assembly, opened.shape, work.frozen, turn, diagnosed=diagnosed, known=known),
+            accounting=accounting,
             key=self._listeners.prompts.keep(assembly) if self._listeners.prompts else "",
             config=self._workspace.config,
             listeners=self._listeners,

@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ class Opened:
     shape: str
     keyed: bool = False
     """Whether a request may say which conversation it belongs to, so that it finds the cache of the one before."""
+    remembers: Callable[[datetime], datetime] | None = None
+    """Since when it has what it was sent, at some time, where that is known: what ends takes its cache along."""
 
 
 def open_models(config: Config, environ: Mapping[str, str] | Secrets | None = None) -> "Models":
@@ -94,6 +97,11 @@ class Models:
                 self._models[name] = opened
         return opened
 
+    def remembers(self, name: str, at: datetime) -> datetime | None:
+        """Say since when a model has what it was sent, where that is known and it was opened."""
+        opened = self._models.get(name)
+        return opened.remembers(at) if opened and opened.remembers else None
+
     async def start(self, name: str) -> Opened:
         """Find a model and have it up before anybody waits for its first word: imported, fetched and loaded."""
         opened = await asyncio.to_thread(self.find, name)
@@ -124,7 +132,7 @@ class Models:
         engine = self._engines[name] = Engine(prepare(find_facts(name, self._overrides), self._environ))
         client = self._clients[name] = self._make_client(EngineTransport(engine))
         model = open_compatible(name.partition(":")[2], "http://engine/v1", "none", client)
-        return Opened(model=model, shape="openai", keyed=True)
+        return Opened(model=model, shape="openai", keyed=True, remembers=engine.remembers)
 
     def _find_provider(self, prefix: str) -> Provider:
         """Find a provider; the configured address wins over the variable, and that over the usual one."""

@@ -43,6 +43,8 @@ class Trouble:
 
     path: str
     reason: str
+    stays: bool = False
+    """Whether it is the file that was there before, for all that is known, and not something in its place."""
 
 
 def parse_document(path: str, raw: str) -> Document:

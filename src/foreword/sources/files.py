@@ -292,7 +292,8 @@ class Files:
             return Seen(None, None)
         except (OSError, ValueError, PathRefused) as error:
             stays = "" if isinstance(error, MovedError) else place
-            return Seen(self._sign(path), Trouble(path=path, reason=describe(error)), place=stays)
+            trouble = Trouble(path=path, reason=describe(error), stays=bool(stays))
+            return Seen(self._sign(path), trouble, place=stays)
         return Seen(sign(facts), decode(path, raw), racy=is_racy(sign(facts)), place=place)
 
     def _settle(self, place: str) -> str:
@@ -336,12 +337,12 @@ class MovedError(UnusableError):
 def decode(path: str, raw: bytes) -> str | Trouble:
     """Turn bytes into a text; what is none is refused with the place of the first wrong byte."""
     if (at := raw.find(b"\0")) != -1:
-        return Trouble(path=path, reason=f"has a NUL byte at {at:,} and is no text")
+        return Trouble(path=path, reason=f"has a NUL byte at {at:,} and is no text", stays=True)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        return Trouble(path=path, reason=f"is not UTF-8 in line {line:,}; save it as UTF-8")
+        return Trouble(path=path, reason=f"is not UTF-8 in line {line:,}; save it as UTF-8", stays=True)
 
 
 def describe(error: Exception) -> str:

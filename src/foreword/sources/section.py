@@ -68,6 +68,8 @@ class Section(Placed):
     lines: tuple[str, ...] = ()
     lost: bool = False
     """Whether the text only says that the real one cannot be used."""
+    broken: bool = False
+    """Whether it stands for a file that is there and broken: a session that was told the good text keeps that."""
     before: str = ""
     """What its slot's form puts before the text; it is never cut."""
     after: str = ""
@@ -97,9 +99,11 @@ class Missing(Placed):
 Item = Section | Missing
 
 
-def lament(entry: Planned, reason: str, name: str = "") -> Section:
+def lament(entry: Planned, reason: str, name: str = "", *, broken: bool = False) -> Section:
     """Say in the place of a file that it is there and cannot be used."""
-    return Section(entry=entry, name=name, title=name, text=f"[{reason}]", origin="", note=reason, lost=True)
+    return Section(
+        entry=entry, name=name, title=name, text=f"[{reason}]", origin="", note=reason, lost=True, broken=broken
+    )
 
 
 def tell_apart(names: Iterable[str]) -> Iterator[str]:

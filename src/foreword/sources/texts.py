@@ -27,6 +27,8 @@ class Found:
     document: Document | None = None
     note: str = ""
     lost: bool = False
+    broken: bool = False
+    """Whether the file that is lost is still in its place."""
 
 
 @source("file", Pace.STATIC)
@@ -39,7 +41,7 @@ def find_text(view: StaticView, entry: Planned) -> Item:
     """Find the text of an entry: a file, or what is built in."""
     found = find_document(view, entry)
     if found.document:
-        return section_of(entry, found.document, note=found.note)
+        return section_of(entry, found.document, note=found.note, broken=found.broken)
     built_in = read_builtin(entry.text) if entry.text else ""
     return stand_in(entry, entry.text, built_in, found) if built_in else missing(entry, found)
 
@@ -47,7 +49,7 @@ def find_text(view: StaticView, entry: Planned) -> Item:
 def stand_in(entry: Planned, name: str, text: str, found: Found) -> Section:
     """Let a built-in text stand where a file has none, and say so if the file is there."""
     note = f"{found.note}; {STANDS_IN}" if found.lost else ""
-    return Section(entry=entry, text=text, origin=f"built-in {name}", note=note)
+    return Section(entry=entry, text=text, origin=f"built-in {name}", note=note, broken=found.broken)
 
 
 @source("folder", Pace.STATIC)
@@ -62,9 +64,10 @@ def read_folder(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
                 items.append(section_of(entry, document, name=name, title=one_line(name)))
             case Document():
                 items.append(Missing(entry=entry, name=name, reason=f"{path} is blank"))
-            case trouble:
-                reason = f"{path} {trouble.reason if trouble else UNFOUND}"
-                items.append(lament(entry, reason, name))
+            case Trouble() as trouble:
+                items.append(lament(entry, f"{path} {trouble.reason}", name, broken=trouble.stays))
+            case None:
+                items.append(lament(entry, f"{path} {UNFOUND}", name))
     return tuple(items) or Missing(
         entry=entry, reason=f"there is nothing in {entry.folder}" if entry.folder else "it belongs to rooms"
     )
@@ -107,7 +110,8 @@ def read_identity(view: StaticView, entry: Planned) -> Item:
     identity = view.settings.identity
     if found.document or identity is None:
         return fill_fields(entry, found, IDENTITY)
-    return tell_identity(entry, identity, "foreword.yaml", found.note)
+    told = tell_identity(entry, identity, "foreword.yaml", found.note)
+    return replace(told, broken=found.broken) if isinstance(told, Section) else told
 
 
 @source("identity_file", Pace.STATIC, (*IDENTITY, "article", BODY))
@@ -153,7 +157,7 @@ def read_channel(view: SessionView, entry: Planned) -> Item:
         return absent(entry, "no channel is known")
     found = find_document(view.static, entry)
     if found.document:
-        return section_of(entry, found.document, note=found.note)
+        return section_of(entry, found.document, note=found.note, broken=found.broken)
     name = entry.text if entry.text and read_builtin(entry.text) else entry.slot.text.replace("{family}", "web")
     return stand_in(entry, name, read_builtin(name), found)
 
@@ -161,27 +165,29 @@ def read_channel(view: SessionView, entry: Planned) -> Item:
 def find_document(view: StaticView, entry: Planned, *, fields: bool = False) -> Found:
     """Find the first of an entry's files that has a text, or fields where these are wanted too."""
     troubles: list[str] = []
-    lost = False
+    lost = broken = False
     for path in entry.paths:
         match view.files.read(path):
             case Document() as document if document.body or (fields and document.meta):
-                return Found(document=document, note="; ".join(troubles), lost=lost)
+                return Found(document=document, note="; ".join(troubles), lost=lost, broken=broken)
             case Document():
                 troubles.append(f"{path} is blank")
             case Trouble() as trouble:
                 troubles.append(f"{path} {trouble.reason}")
-                lost = True
-    return Found(note="; ".join(troubles), lost=lost)
+                lost, broken = True, broken or trouble.stays
+    return Found(note="; ".join(troubles), lost=lost, broken=broken)
 
 
 def missing(entry: Planned, found: Found) -> Item:
     """Say why a slot has no text: a file that cannot be used is a loss, one that is not there is none."""
     name = entry.paths[-1] if entry.paths else ""
     reason = found.note or (f"{name} does not exist" if name else "no file is configured for it")
-    return lament(entry, reason) if found.lost else Missing(entry=entry, reason=reason)
+    return lament(entry, reason, broken=found.broken) if found.lost else Missing(entry=entry, reason=reason)
 
 
-def section_of(entry: Planned, document: Document, *, name: str = "", title: str = "", note: str = "") -> Section:
+def section_of(
+    entry: Planned, document: Document, *, name: str = "", title: str = "", note: str = "", broken: bool = False
+) -> Section:
     """Make a section of a document, which its path redeems."""
     return Section(
         entry=entry,
@@ -193,6 +199,7 @@ def section_of(entry: Planned, document: Document, *, name: str = "", title: str
         sha256=document.sha256,
         note="; ".join(filter(None, (document.note, note))),
         description=document.description,
+        broken=broken,
     )
 
 
@@ -206,7 +213,7 @@ def fill_fields(entry: Planned, found: Found, names: tuple[str, ...]) -> Item:
     document = found.document
     if document is None:
         return missing(entry, found)
-    section = section_of(entry, document, note=found.note)
+    section = section_of(entry, document, note=found.note, broken=found.broken)
     text = fill_fields_in(entry, {**{name: one_line(document.field(name)) for name in names}, BODY: document.body})
     if not text:
         return absent(entry, f"{document.path} has nothing that is shown here")

@@ -11,7 +11,7 @@ from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.ledger import Base, Frozen
 from foreword.ledger.calibration import Calibration
-from foreword.ledger.notice import scrub
+from foreword.ledger.notice import scrub, scrub_all
 from foreword.ledger.state import empty
 from foreword.ledger.writing import name_base, read, read_base, write, write_base
 from foreword.store.instructions import stamp
@@ -24,6 +24,9 @@ FIND = (
 )
 SAID = ("user-prompt", "system-prompt")  # the parts in which updates stand
 UNUSED = "DELETE FROM bases WHERE name = ? AND NOT EXISTS (SELECT 1 FROM ledgers WHERE ledgers.base = bases.name)"
+
+Part = dict[str, Any]
+Parts = Sequence[Part]
 
 
 @frozen(eq=True)
@@ -87,6 +90,8 @@ def copy_ledger(state: sqlite3.Connection, session: str, into: str, *, whole: bo
     known = read_ledger(state, session)
     if known:
         scrub_said(state, into, [update.said for update in (*known.settled, *known.updates)])
+    elif has_ledger(state, session):
+        scrub_updates(state, into)
 
 
 def read_ledger(state: sqlite3.Connection, session: str) -> Frozen | None:
@@ -102,27 +107,42 @@ def read_row(row: Row | None) -> Frozen | None:
         return None
 
 
+def has_ledger(state: sqlite3.Connection, session: str) -> bool:
+    """Whether a session has a ledger, be it damaged or not."""
+    return state.execute("SELECT 1 FROM ledgers WHERE session_id = ?", (session,)).fetchone() is not None
+
+
 def scrub_said(state: sqlite3.Connection, session: str, gone: Sequence[str]) -> None:
     """Take texts that the prompt's updates had out of all that a session has said: folded, or under way."""
+    rewrite_said(state, session, lambda parts: scrub_parts(parts, gone))
+
+
+def scrub_updates(state: sqlite3.Connection, session: str) -> None:
+    """Take every update of the prompt out of all that a session has said, where nobody knows any more which count."""
+    rewrite_said(state, session, drop_updates)
+
+
+def rewrite_said(state: sqlite3.Connection, session: str, change: Callable[[Parts], Iterator[Part]]) -> None:
+    """Rewrite all that a session has said: folded, or under way."""
     asked = "SELECT rowid, messages FROM history WHERE session_id = ?"
     for row, stored in state.execute(asked, (session,)).fetchall():
-        if (after := scrub_messages(stored, gone)) != stored:
+        if (after := rewrite(stored, change)) != stored:
             state.execute("UPDATE history SET messages = ? WHERE rowid = ?", (after, row))
     asked = "SELECT rowid, taken FROM turns WHERE session_id = ? AND finished IS NULL AND taken IS NOT NULL"
     for row, stored in state.execute(asked, (session,)).fetchall():
-        if (after := scrub_messages(stored, gone)) != stored:
+        if (after := rewrite(stored, change)) != stored:
             state.execute("UPDATE turns SET taken = ? WHERE rowid = ?", (after, row))
 
 
-def scrub_messages(stored: bytes, gone: Sequence[str]) -> bytes:
-    """Take texts out of stored messages: out of what people said, and what the model was told behind it."""
+def rewrite(stored: bytes, change: Callable[[Parts], Iterator[Part]]) -> bytes:
+    """Rewrite stored messages part by part."""
     messages = json.loads(stored)
-    changed = [{**message, "parts": list(scrub_parts(message["parts"], gone))} for message in messages]
+    changed = [{**message, "parts": list(change(message["parts"]))} for message in messages]
     return stored if changed == messages else json.dumps(changed, ensure_ascii=False).encode()
 
 
-def scrub_parts(parts: Sequence[dict[str, Any]], gone: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Take texts out of the parts of a message; what has nothing left goes."""
+def scrub_parts(parts: Parts, gone: Sequence[str]) -> Iterator[Part]:
+    """Take texts out of what people said, and what the model was told behind it; what has nothing left goes."""
     for part in parts:
         content = part.get("content")
         if part.get("part_kind") not in SAID or not content:
@@ -133,6 +153,20 @@ def scrub_parts(parts: Sequence[dict[str, Any]], gone: Sequence[str]) -> Iterato
         else:
             texts = [scrub(one, gone) if isinstance(one, str) else one for one in content]
             yield {**part, "content": [one for one in texts if one]}
+
+
+def drop_updates(parts: Parts) -> Iterator[Part]:
+    """Take updates out of the tail that stands before the words of a message, and those that stand by themselves."""
+    for part in parts:
+        content = part.get("content")
+        if part.get("part_kind") == "system-prompt" and isinstance(content, str):
+            if text := scrub_all(content):
+                yield {**part, "content": text}
+        elif part.get("part_kind") == "user-prompt" and isinstance(content, list) and len(content) > 1:
+            tail = scrub_all(content[0]) if isinstance(content[0], str) else content[0]
+            yield {**part, "content": [*([tail] if tail else []), *content[1:]]}
+        else:
+            yield part
 
 
 def find_touched(state: sqlite3.Connection, touches: Callable[[str], bool]) -> Iterator[str]:
@@ -158,6 +192,7 @@ def empty_ledger(state: sqlite3.Connection, session: str) -> None:
     """Empty the ledger of a session: no text stays, nor what updates said of it, and all is sent anew."""
     known = read_ledger(state, session)
     if known is None:
+        scrub_updates(state, session)
         drop_ledger(state, session)
         return
     scrub_said(state, session, [update.said for update in (*known.settled, *known.updates)])

@@ -1,10 +1,9 @@
 """What the tests of the chat share: a provider on the loopback, and ways to start the program against it."""
 
-import io
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,13 +40,9 @@ def chat(folder, environ) -> Iterator[Callable[..., Terminal]]:
 
 
 @pytest.fixture
-def once(say, environ, monkeypatch) -> Callable[..., Answer]:
-    """Run a chat without a terminal, in this process: starting one takes seconds."""
+def once(start, environ, monkeypatch) -> Callable[..., Answer]:
+    """Run a chat without a terminal."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "HOME"):
         monkeypatch.setenv(name, environ[name])
 
-    def run(*words: str, piped: bytes = b"") -> Answer:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
-        return say("chat", *words)
-
-    return run
+    return partial(start, "chat")

@@ -46,7 +46,8 @@ def test_why(once, provider):
     """/why says why a slot is as it is, and what the last turn did, also where it failed."""
     assert "nothing was said yet" in once("/why").err
     assert "soul: kept" in once("/why soul").out
-    assert "did you mean 'soul'?" in once("/why sool").err
+    assert once("/why sool").err == "foreword: unknown slot 'sool'; did you mean 'soul'?\n"
+    assert once("/why xyzzy").err == "foreword: unknown slot 'xyzzy'; /context lists them\n"
     provider.follow(Refuses(status=400, message="no"))
     once("Hello.")
     run = once("/why")
@@ -139,8 +140,9 @@ def test_sessions(once, provider):
     assert [line.strip() for line in resumed.splitlines()[1:]] == ["> One.", "First."]
     once("And now?")
     assert list_said(provider) == ["user", "assistant", "user"]
-    assert "there is no such session" in once("/resume ffff0000").err
-    assert "there is no such session" in once("--user", "bob", f"/resume {listed[0].split()[0]}").err
+    named = listed[0].split()[0]
+    assert "there is no session 'ffff0000' to go on with here" in once("/resume ffff0000").err
+    assert f"there is no session '{named}' to go on with here" in once("--user", "bob", f"/resume {named}").err
 
 
 def test_reload(once):

@@ -35,6 +35,23 @@ def test_a_file_of_no_use(once, folder):
     assert "SOUL.md" in line
 
 
+@pytest.mark.parametrize(
+    ("model", "told", "code"),
+    [
+        ("anthropic:claude-next", "nothing is known about model 'anthropic:claude-next'", 0),
+        ("antropic:claude-sonnet-5", "cannot answer: unknown provider 'antropic'; did you mean 'anthropic'? (or", 1),
+        ("claude-sonnet-5", "cannot answer: 'claude-sonnet-5' names no provider (write it as provider:name)", 1),
+    ],
+)
+def test_a_model_that_is_not_known(once, folder, model, told, code):
+    """A model of a known provider may be newer than our table, which is a note; what nobody provides cannot answer."""
+    config = (folder / "foreword.yaml").read_text(encoding="utf-8")
+    (folder / "foreword.yaml").write_text(config.replace("anthropic:claude-sonnet-5", model), encoding="utf-8")
+    run = once("What is on?")
+    assert run.code == code
+    assert run.err.count(f"foreword: warning: {'' if code == 0 else model + ' '}{told}") == 1
+
+
 def test_piped(once, provider):
     """What is piped in is one message, whole; with words before it, it follows them."""
     assert once(piped=b"first line\nsecond line\n").out == "Yes.\n"
@@ -92,7 +109,12 @@ def test_command(once, provider):
     [
         ([], b"", "there is nothing to say"),
         ([], b"\xff\xfe", "not UTF-8"),
-        (["--session", "abcdef01", "x"], b"", "there is no such session"),
+        (
+            ["--session", "abcdef01", "x"],
+            b"",
+            "no session 'abcdef01' to go on with here; foreword chat /sessions lists",
+        ),
+        (["--session", "abc", "x"], b"", "the first 4 digits or more"),
         (["--agent", "ried", "x"], b"", "did you mean 'reid'?"),
         (["--new", "--session", "abcdef01", "x"], b"", "give one of them"),
         (["--project", "nowhere", "x"], b"", "is no folder"),

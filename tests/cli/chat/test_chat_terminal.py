@@ -3,6 +3,8 @@
 import stat
 import threading
 
+import pytest
+
 from foreword.testing import Called, Hangs, Says
 
 
@@ -137,6 +139,29 @@ def test_the_owner_is_told(chat, folder):
     (folder / "foreword.yaml").write_text(f"{config}events: {{otlp: 'http://127.0.0.1:9'}}\n", encoding="utf-8")
     terminal.send("/reload")
     terminal.see("needs a restart: events.otlp")
+
+
+@pytest.mark.parametrize(("words", "level"), [((), "error"), (("--user", "bob"), "foreword: warning")])
+def test_a_file_of_no_use_is_told_once(chat, folder, words, level):
+    """A file of no use is told when the chat begins, whoever sits there, as far as they may see it, and once."""
+    (folder / "SOUL.md").write_bytes(b"\x00\xff\xfe" * 100)
+    (folder / "USER.md").write_bytes(b"\x00\xff\xfe" * 100)
+    terminal = chat(*words)
+    terminal.see(f"{level}: SOUL.md has a NUL byte")
+    terminal.send("What is on?")
+    terminal.see("Yes.")
+    terminal.wait_for_prompt()
+    counts = [terminal.screen.text.count(f"{name}.md has a NUL byte") for name in ("SOUL", "USER")]
+    assert counts == ([1, 0] if words else [1, 1])
+
+
+def test_a_model_that_cannot_answer(chat, folder):
+    """That nobody knows the provider of an agent is told before anything is said."""
+    config = (folder / "foreword.yaml").read_text(encoding="utf-8")
+    (folder / "foreword.yaml").write_text(config.replace("anthropic:", "antropic:"), encoding="utf-8")
+    terminal = chat()
+    terminal.see("antropic:claude-sonnet-5 cannot answer: unknown provider 'antropic'")
+    terminal.wait_for_prompt()
 
 
 def test_nobody_else_is_told(chat, folder):

@@ -75,7 +75,7 @@ class Served:
 
     def list_events(self, **filters):
         """List what the log has, as the owner sees it."""
-        self.gateway.listeners.recorder.flush(5)
+        self.gateway.listeners.recorder.flush(60)
         with self.ask_as("alice") as client:
             return client.get("/api/events", params={"limit": 200, **filters}).json()["events"]
 

@@ -18,7 +18,7 @@ def house(tmp_path_factory):
         write_files(folder, {"SOUL.md": SOUL.replace("40. Say less", "40. Say more")})
         served.workspace.refresh(now=True)
         served.told = client.post("/api/turns", json={"text": "Two"}).json()
-        served.gateway.listeners.recorder.flush(5)
+        served.gateway.listeners.recorder.flush(60)
         yield served
 
 

@@ -77,7 +77,7 @@ def house(tmp_path_factory):
             told = client.post("/api/turns", json={"text": f"Say {SECRET}"}, headers=headers).json()
             planned = client.post("/api/schedules", json={"say": SECRET, "cron": "0 8 * * *"}).json()
         assert told["reply"] == f"It is {SECRET}."
-        served.gateway.listeners.recorder.flush(5)
+        served.gateway.listeners.recorder.flush(60)
         served.names = {"turn": told["turn"], "session": told["session"], "schedule": planned["schedule"]}
         yield served
 

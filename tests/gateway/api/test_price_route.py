@@ -88,6 +88,11 @@ def test_deciding(house):
         assert alice.get("/api/edits").json()["edits"] == [one]
         assert alice.put("/api/edits", json={"path": "SOUL.md", "policy": "auto"}).json() == {"edits": []}
         assert alice.put("/api/edits", json={"path": "none.md", "policy": "now"}).status_code == 404
+        for same in ({"path": "SOUL.md"}, {"path": "SOUL.md", "text": SOUL}):
+            answer = alice.put("/api/edits", json={**same, "policy": "cold"})
+            assert answer.status_code == 422
+            assert "nothing differs by SOUL.md" in answer.json()["error"]["message"]
+        assert alice.get("/api/edits").json() == {"edits": []}
         assert alice.put("/api/edits", json={"path": "SOUL.md", "policy": "later"}).status_code == 400
 
 

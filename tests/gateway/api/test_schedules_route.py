@@ -1,11 +1,13 @@
 """Claims about schedules over HTTP: one's own, made and cancelled with the authority of whoever asks."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from served import CONFIG, FILES, QUICK, serve_workspace
 
+from foreword.cli import main
 from foreword.config.schema import HttpServer
 from foreword.testing import MovedClock
 
@@ -48,6 +50,23 @@ def test_made_and_cancelled(house):
         assert bob.delete(f"/api/schedules/{one['schedule']}").status_code == 204
         assert bob.delete(f"/api/schedules/{one['schedule']}").status_code == 404
         assert list_names(bob) == ["brief"]
+
+
+def test_the_same_names_as_at_the_shell(house, tmp_path, capsys):
+    """What HTTP and the command line both tell of a schedule has one name, and one value, in both."""
+    with house.ask_as("bob") as bob:
+        bob.post("/api/schedules", json={"say": "What is for lunch?", "cron": "0 12 * * *"})
+        told = {one["schedule"]: one for one in bob.get("/api/schedules").json()["schedules"]}
+    capsys.readouterr()
+    assert main(["-w", str(tmp_path), "schedule", "list", "--user", "bob", "--json"]) == 0
+    listed = {one["schedule"]: one for one in json.loads(capsys.readouterr().out)}
+    assert listed.keys() == told.keys()
+    for key, one in told.items():
+        shared = one.keys() & listed[key].keys()
+        assert {name: one[name] for name in shared} == {name: listed[key][name] for name in shared} | {
+            "due": one["due"]
+        }
+        assert one.keys() - shared == {"to"}
 
 
 @pytest.mark.parametrize(

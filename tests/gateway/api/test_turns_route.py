@@ -257,7 +257,7 @@ def test_log(served):
     served.provider.follow(Says(text="Yes."))
     with served.ask_as("bob") as client:
         turn = say(client)["turn"]
-        served.gateway.listeners.recorder.flush(5)
+        served.gateway.listeners.recorder.flush(60)
         events = client.get("/api/events", params={"type": "message_received"}).json()["events"]
         assert [event["trace_id"] for event in events] == [turn]
         assert {event["user_id"] for event in client.get(f"/api/events/{turn}").json()["events"]} == {"bob"}

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from foreword.config.telegram import TelegramBot
 from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
 from foreword.gateway.channels.telegram.manners import Manners
-from foreword.gateway.channels.telegram.pacing import Pace
+from foreword.gateway.channels.telegram.pacing import Tempo
 from waiting import PATIENCE
 
-FREE = Pace(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
+FREE = Tempo(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
 
 
 class Naps:
@@ -76,7 +76,7 @@ class Wire:
 async def connect(bot, moves="", **manners):
     """Open a channel to a stand-in, in a hurry."""
     wire = Wire()
-    usual = {"pace": FREE, "poll": 1, "sleep": wire.naps}
+    usual = {"tempo": FREE, "poll": 1, "sleep": wire.naps}
     around = Circumstances(manners=Manners(**usual | manners), tell=wire.tell, moves=moves)
     async with open_telegram(bot.token, TelegramBot(api=bot.url), around) as wire.channel:
         yield wire

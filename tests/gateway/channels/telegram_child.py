@@ -21,7 +21,7 @@ strangers: {turns: 1000000, all_turns: 1000000}
 rooms: {kitchen: {places: ["telegram:-55"]}}
 """
 FILES = {"foreword.yaml": CONFIG, "SOUL.md": "Calm and exact.\n"}
-HURRIED = Manners(pace=FREE, poll=2, request=5.0, waits=(0.05,))
+HURRIED = Manners(tempo=FREE, poll=2, request=5.0, waits=(0.05,))
 
 
 class Address:

@@ -15,7 +15,7 @@ from foreword.testing import listen_telegram
 KNOWN = CONFIG.replace("timezone: UTC", 'timezone: UTC, identities: ["telegram:1001"]')
 ROOMS = 'rooms: {kitchen: {places: ["telegram:-55"]}}\n'
 PEOPLE = {"alice": 1001, "stranger": 2002}
-HURRIED = Manners(pace=FREE, poll=2, waits=(0.02,))
+HURRIED = Manners(tempo=FREE, poll=2, waits=(0.02,))
 
 
 class BotStage:

@@ -8,7 +8,7 @@ from connected import connect
 from foreword.gateway.channel import Chat, NeverDelivered, NotDelivered
 from foreword.gateway.channels.telegram.line import Unsure
 from foreword.gateway.channels.telegram.manners import Manners
-from foreword.gateway.channels.telegram.pacing import Pace, Pacer
+from foreword.gateway.channels.telegram.pacing import Pacer, Tempo
 from foreword.gateway.outbox import LONGEST
 from foreword.testing import Delays, Drops, Errs, listen_telegram
 
@@ -200,7 +200,7 @@ def test_typing(bot):
 def test_within_what_the_outbox_allows():
     """The longest delivery, with every wait in it, ends before the outbox would take it for lost."""
     usual = Manners()
-    assert 2 * usual.pace.longest + usual.probe + usual.request < LONGEST
+    assert 2 * usual.tempo.longest + usual.probe + usual.request < LONGEST
 
 
 class Clock:
@@ -221,8 +221,8 @@ class Clock:
 def test_pace():
     """No second has more messages than Telegram takes, nor more than one for a chat, nor a minute 21 for a group."""
     clock = Clock()
-    pace = Pace(longest=1_000.0)
-    pacer = Pacer(pace, clock, clock.sleep)
+    tempo = Tempo(longest=1_000.0)
+    pacer = Pacer(tempo, clock, clock.sleep)
 
     async def run(chats):
         moments = []
@@ -241,7 +241,7 @@ def test_pace():
 def test_pace_does_not_hold_up():
     """A message that has to wait long is tried again later, and its moment is left to others."""
     clock = Clock()
-    pacer = Pacer(Pace(), clock, clock.sleep)
+    pacer = Pacer(Tempo(), clock, clock.sleep)
 
     async def run():
         for _ in range(20):

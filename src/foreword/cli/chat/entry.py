@@ -10,7 +10,7 @@ NEEDED = "foreword[gateway]"
 
 def add_options(parser: ArgumentParser) -> None:
     """Add who speaks with whom, where, and what is said."""
-    parser.add_argument("words", metavar="MESSAGE", nargs="*", help="say this, print the answer, and end")
+    parser.add_argument("words", metavar="MESSAGE", nargs="*", default=[], help="say this, print the answer, and end")
     who = parser.add_argument_group("who and where")
     who.add_argument("--agent", metavar="NAME", default="", help="the agent; else the first one of the configuration")
     who.add_argument("--user", metavar="NAME", help="the person who speaks; else the owner of the workspace")

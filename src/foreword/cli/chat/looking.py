@@ -97,7 +97,8 @@ def explain_slot(rows: list[Row], name: str) -> list[str]:
     """Say of a slot, and of each part it has, what became of it and why."""
     wanted = [row for row in rows if name in (row.id, row.id.partition(":")[0], row.id.partition(":")[2])]
     if not wanted:
-        raise UnknownName("slot", name, [row.id for row in rows])
+        unknown = str(UnknownName("slot", name, [row.id for row in rows]))
+        raise InputError(unknown if unknown.endswith("?") else f"{unknown}; /context lists them")
     return [
         f"{row.id}: {row.verdict}, {show_tokens(row)} tokens, {row.pace}, needs {row.trust}"
         + (f", from {row.source}" if row.source else "")

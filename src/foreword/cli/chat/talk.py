@@ -16,12 +16,13 @@ from foreword.cli.chat.clean import clean
 from foreword.cli.chat.later import Later, note
 from foreword.cli.chat.weights import fetch_weights
 from foreword.config import Config
+from foreword.errors import InputError, show_name
 from foreword.frozen import frozen
 from foreword.gateway.channels.fetched import hand_in
 from foreword.gateway.channels.terminal import Terminal
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.lane import Found, find_lane
-from foreword.gateway.message import Incoming, NotFound, Reply
+from foreword.gateway.message import Incoming, Reply
 from foreword.gateway.router import place
 from foreword.gateway.session import Session
 from foreword.runtime.choosing import Chosen, choose_model
@@ -33,6 +34,7 @@ from foreword.turn import Turn
 from foreword.words import Trust
 
 SHORTEST = 4  # digits by which a session can be named
+LISTED = "foreword chat /sessions lists them"
 
 
 @frozen
@@ -59,13 +61,15 @@ class Talk:
         """The configuration when it was last looked at."""
         self.seen: dict[str, str | None] = {}
         """What the slots were made of then, by hash."""
+        self.told: frozenset[str] = frozenset()
+        """What is wrong, as far as the person was warned of it."""
+        self.environ = environ
         self._terminal = terminal
-        self._environ = environ
         self._seat = seat
-        self.bell = Bell(self.note, is_owner=self._is_owner)
+        self.bell = Bell(self.note, is_owner=self.is_owner)
         gateway.reloading.board.ways.append(self.bell)
 
-    def _is_owner(self) -> bool:
+    def is_owner(self) -> bool:
         """Whether the owner sits here, with nobody else who reads it."""
         config = self.gateway.workspace.config
         return self.place.user == config.owner and self.found.clearance.level is Trust.FULL
@@ -164,26 +168,30 @@ class Talk:
 
     async def resume(self, beginning: str) -> None:
         """Go on with an earlier session, named by its id or the first digits of it."""
+        if len(beginning) < SHORTEST:
+            raise InputError(f"a session is named by its id or the first {SHORTEST} digits or more of it; {LISTED}")
         named = [one for one in await self.list_sessions() if one.id.startswith(beginning.lower())]
-        if len(named) != 1 or len(beginning) < SHORTEST:
-            raise NotFound("session")
+        if not named:
+            raise InputError(f"there is no session {show_name(beginning)} to go on with here; {LISTED}")
+        if len(named) > 1:
+            raise InputError(f"several sessions begin with {show_name(beginning)}; write more of the id")
         await self._enter(await self.gateway.sessions.resume(named[0].id))
 
     def choose(self) -> Chosen:
         """Choose the model that answers, as the next turn will."""
         named = self.session.model if self.session else ""
         config = self.gateway.workspace.config
-        return choose_model(named or config.agents[self.found.lane.agent].model, config, self._environ)
+        return choose_model(named or config.agents[self.found.lane.agent].model, config, self.environ)
 
     async def set_model(self, name: str) -> None:
         """Have another model answer in this session; one that cannot be opened changes nothing."""
         config = self.gateway.workspace.config
-        models = open_models(config, self._environ)
+        models = open_models(config, self.environ)
         try:
             await asyncio.to_thread(models.find, name)
         finally:
             await models.close()
-        await asyncio.to_thread(fetch_weights, name, config, self._environ)
+        await asyncio.to_thread(fetch_weights, name, config, self.environ)
         session = await self.hold()
         await self.gateway.sessions.set_model(session.id, name)
         self.session = replace(session, model=name)

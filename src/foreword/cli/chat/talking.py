@@ -6,7 +6,6 @@ import sqlite3
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import datetime
 
 from prompt_toolkit import PromptSession
@@ -15,6 +14,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
 
 from foreword.cli.chat.answer import Answer, Unheard, open_answer
+from foreword.cli.chat.beforehand import warn_anew
 from foreword.cli.chat.clean import clean, clean_line
 from foreword.cli.chat.commands import COMMANDS
 from foreword.cli.chat.greeting import greet
@@ -27,7 +27,7 @@ from foreword.cli.chat.weights import fetch_weights
 from foreword.cli.main import describe, is_utf8
 from foreword.cli.output import complain, count, make_plain, print_json, warn
 from foreword.cli.place import find_environ, open_here
-from foreword.cli.turns import find_losses, find_project
+from foreword.cli.turns import find_project
 from foreword.errors import ForewordError, InputError
 from foreword.gateway.channels.terminal import Terminal
 from foreword.gateway.message import Exchange, Reply, State
@@ -103,6 +103,7 @@ async def converse(args: Namespace, workspace: Workspace, environ: Mapping[str, 
         await greet(talk)
         await talk.catch_up()
         note_slots(talk)
+        warn_at_terminal(talk)
         with quiet_keys():
             return await answer_lines(talk)
 
@@ -136,15 +137,18 @@ async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
 
 
 async def warn_first(talk: Talk) -> None:
-    """Warn where another model answers than the one that is named, a file is of no use, or messages come first."""
+    """Warn where another model answers than the one that is named, something is of no use, or messages come first."""
     if reason := talk.choose().reason:
         warn(reason)
-    with suppress(ForewordError):  # what is wrong with the whole prompt is told by the turn itself
-        for loss in find_losses(talk.look()):
-            warn(clean_line(loss))
+    warn_anew(talk)
     session = talk.session
     if session and (waiting := len(await talk.gateway.sessions.list_unfinished(session.id))):
         warn(f"{count(waiting, 'earlier message')} of this session {'is' if waiting == 1 else 'are'} answered first")
+
+
+def warn_at_terminal(talk: Talk) -> None:
+    """Warn about what became of no use since the last time; of files the owner hears by the bell, when they break."""
+    warn_anew(talk, files=not talk.is_owner())
 
 
 async def answer_lines(talk: Talk) -> int:
@@ -176,6 +180,8 @@ async def answer_lines(talk: Talk) -> int:
 async def answer_line(talk: Talk, text: str) -> None:
     """Answer one line; whatever goes wrong with it, the next one can be typed."""
     try:
+        if isinstance(read_typed(text), str):
+            warn_at_terminal(talk)
         reply = await respond(talk, text)
     except (ForewordError, OSError) as error:
         complain(clean(describe(error)))

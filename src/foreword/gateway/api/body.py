@@ -83,7 +83,7 @@ def write(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def replay(body: bytes, receive: Receive) -> Receive:
+def hand_on(body: bytes, receive: Receive) -> Receive:
     """Hand a body that was read to whoever reads it next; after it comes what comes."""
     given = False
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from foreword.config.schema import Config
 from foreword.events.event import NOBODY, Context, EventType, Level, Recorder
 from foreword.events.trace import Trace, describe_error
-from foreword.gateway.api.body import Declared, Gone, check_json, read_body, replay
+from foreword.gateway.api.body import Declared, Gone, check_json, hand_on, read_body
 from foreword.gateway.api.faults import Fault, translate
 from foreword.gateway.api.hosts import read_host
 from foreword.gateway.api.terms import Terms
@@ -80,7 +80,7 @@ class Door:
         if body:
             kind = Declared(kind=headers.get("content-type", ""), coding=headers.get("content-encoding", ""))
             check_json(body, kind)
-        await self._app(scope, replay(body, receive), send)
+        await self._app(scope, hand_on(body, receive), send)
 
     def _identify(self, headers: Headers, scope: Scope) -> str:
         """Find whose token it is; one that is missing goes the same way as one that is wrong."""

@@ -6,11 +6,12 @@ from typing import Any, Literal
 from fastapi import APIRouter
 from pydantic import Field
 
+from foreword.errors import InputError
 from foreword.gateway.api.desk import AtDesk, Desk
 from foreword.gateway.api.faults import missing
 from foreword.gateway.api.shapes import LONGEST_TEXT, Asked, Name, Told, answers
 from foreword.gateway.editing import Edit, find_edit, find_place, foresee, leave_closed
-from foreword.gateway.pricing import price, read_known
+from foreword.gateway.pricing import is_open, price, read_known
 from foreword.gateway.quoting import tell_pricing
 from foreword.gateway.session import Session
 from foreword.store.ledgers import decide_edit, list_edits, undo_edit
@@ -185,11 +186,14 @@ def write_edit(desk: Desk, asked: EditRequest) -> Edits:
     workspace = desk.gateway.workspace
     workspace.refresh()
     edit: Edit = find_edit(workspace, asked.path, asked.text)
+    policy = Policy(asked.policy)
+    if edit.text is None and policy is not Policy.AUTO:
+        raise missing("file")
     with use_state(desk.folder) as state:
-        if asked.policy == "auto":
+        if policy is Policy.AUTO:
             undo_edit(state, edit.path)
-        elif edit.text is None:
-            raise missing("file")
+        elif is_open(price(workspace, read_known(state, desk.now), edit, desk.now), edit, policy):
+            decide_edit(state, edit.path, edit.sha256, policy)
         else:
-            decide_edit(state, edit.path, edit.sha256, Policy(asked.policy))
+            raise InputError(f"nothing differs by {edit.path} for a session that goes on, so nothing is decided")
     return read_edits(desk)

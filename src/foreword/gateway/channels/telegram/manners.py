@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import field
 
 from foreword.frozen import frozen
-from foreword.gateway.channels.telegram.pacing import Pace
+from foreword.gateway.channels.telegram.pacing import Tempo
 
 
 @frozen
 class Manners:
     """Times in seconds; those of a delivery together stay below what the outbox allows one."""
 
-    pace: Pace = field(default_factory=Pace)
+    tempo: Tempo = field(default_factory=Tempo)
     poll: int = 25
     """How long Telegram holds a question for news."""
     request: float = 10.0

@@ -12,7 +12,7 @@ MANY = 10_000  # chats after which those are forgotten that nothing was sent to 
 
 
 @frozen(eq=True)
-class Pace:
+class Tempo:
     """So many messages in so many seconds."""
 
     overall: tuple[int, float] = (25, 1.0)
@@ -50,14 +50,14 @@ class Pacer:
 
     def __init__(
         self,
-        pace: Pace,
+        tempo: Tempo,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._pace = pace
+        self._tempo = tempo
         self._clock = clock
         self._sleep = sleep
-        self._overall = Window(pace.overall)
+        self._overall = Window(tempo.overall)
         self._chats: dict[int, Window] = {}
 
     async def wait(self, chat: int) -> None:
@@ -76,7 +76,7 @@ class Pacer:
     async def _wait(self, window: Window, whose: str) -> None:
         now = self._clock()
         moment = window.find(now)
-        if moment - now > self._pace.longest:
+        if moment - now > self._tempo.longest:
             raise NotDelivered(f"{whose} takes no more messages for {moment - now:.0f} s", wait=moment - now)
         window.take(moment)
         if moment > now:
@@ -86,4 +86,4 @@ class Pacer:
         if chat not in self._chats and len(self._chats) >= MANY:
             now = self._clock()
             self._chats = {number: window for number, window in self._chats.items() if not window.is_idle(now)}
-        return self._chats.setdefault(chat, Window(self._pace.private if chat > 0 else self._pace.group))
+        return self._chats.setdefault(chat, Window(self._tempo.private if chat > 0 else self._tempo.group))

@@ -44,7 +44,7 @@ class Sending:
         self._line = line
         self._manners = manners
         self._moves = moves
-        self._pacer = Pacer(manners.pace, sleep=manners.sleep)
+        self._pacer = Pacer(manners.tempo, sleep=manners.sleep)
 
     async def send(self, message: Message) -> None:
         """Send a message; raise NotDelivered, NeverDelivered, or Unsure."""

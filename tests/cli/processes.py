@@ -1,0 +1,62 @@
+"""Commands in processes with a stdin of their own, forked from one that has imported all that takes long."""
+
+import multiprocessing
+import os
+import pty
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from foreword.cli import main
+
+PATIENCE = 120.0  # seconds after which a command will not end
+FORK = multiprocessing.get_context("forkserver")
+FORK.set_forkserver_preload(
+    [
+        "foreword.cli.chat.talking",
+        "pydantic_ai.models.anthropic",
+        "pydantic_ai.providers.anthropic",
+        "anthropic.types.beta",
+        "anthropic.resources.beta.messages",
+        "genai_prices.data_snapshot",
+    ]
+)
+
+
+def run(words: Sequence[str], folder: Path, stdin: str) -> int:
+    """Run a command in this folder and this environment, from a file or a terminal; what it says goes to files."""
+    said = [str(folder / name) for name in ("out", "err")]
+    process = FORK.Process(target=begin, args=(list(words), os.getcwd(), dict(os.environ), [stdin, *said]))
+    process.start()
+    process.join(PATIENCE)
+    process.kill()
+    process.join()
+    code = process.exitcode
+    process.close()
+    return code
+
+
+def begin(words: list[str], folder: str, environ: dict[str, str], files: list[str]) -> None:
+    """Run a command in a process that was just forked, and end with its code."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    for number, path in enumerate(files):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC if number else os.O_RDONLY | os.O_NOCTTY
+        os.dup2(os.open(path, flags, 0o600), number)
+    opened = [open(number, "w" if number else "r", encoding="utf-8") for number in range(3)]  # noqa: SIM115 - they stay
+    sys.stdin, sys.stdout, sys.stderr = opened
+    sys.exit(main(words))
+
+
+@contextmanager
+def sit_at_terminal(typed: str) -> Iterator[str]:
+    """Have a terminal at which somebody has typed something, and hung up where that was nothing; give its name."""
+    master, slave = pty.openpty()
+    try:
+        os.write(master, typed.encode() or b"\x04")
+        yield os.ttyname(slave)
+    finally:
+        os.close(slave)
+        os.close(master)

@@ -1,0 +1,134 @@
+"""Claims about files that are broken when a process starts: sessions keep what they were told, the owner is told."""
+
+import asyncio
+import json
+
+import pytest
+from house import CONFIG, open_house, read_log, say, until
+
+from foreword.testing import NOON, MovedClock, listen
+
+SOUL = "".join(f"{number}. Say less than you know, and never more than you were asked.\n" for number in range(1, 90))
+FILES = {
+    "foreword.yaml": CONFIG,
+    "SOUL.md": SOUL,
+    "AGENTS.md": "Old rules of the house.\n",
+    "rules/one.md": "An old rule.\n",
+    "IDENTITY.md": "---\nname: Reid\n---\nA clerk of old stock.\n",
+    "channels/terminal.md": "Old manners for the terminal.\n",
+}
+SAID = {
+    "SOUL.md": "40. Say less",
+    "AGENTS.md": "Old rules of the house.",
+    "rules/one.md": "An old rule.",
+    "IDENTITY.md": "A clerk of old stock.",
+    "channels/terminal.md": "Old manners",
+}
+BROKEN = "its file cannot be used as it is, so what the session was told stays"
+
+
+class Owner:
+    """Keeps what the owner is told."""
+
+    def __init__(self):
+        self.heard = []
+
+    def notify(self, notice):
+        """Keep a notice."""
+        self.heard.append(notice.text)
+
+
+class House:
+    """A house whose process ends and starts again."""
+
+    def __init__(self, folder, stand_in, clock):
+        self.folder, self.stand_in, self.clock = folder, stand_in, clock
+        self.owner = Owner()
+
+    def run(self, talk, files=None):
+        """Start the gateway, have a talk, and end it."""
+
+        async def work():
+            options = {"clock": self.clock, "notices": (self.owner,)}
+            async with open_house(self.folder, self.stand_in, files or {"foreword.yaml": CONFIG}, **options) as gateway:
+                return await talk(gateway)
+
+        return asyncio.run(work())
+
+    def decisions(self):
+        """List what was decided about sections, turn by turn."""
+        told = [facts["ledger"]["decisions"] for *_, facts in read_log(self.folder) if "ledger" in facts]
+        return [[(one["section"], one["deed"], one["reason"]) for one in one_turn] for one_turn in told]
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A house, with a provider on the loopback that has the same clock."""
+    clock = MovedClock(NOON)
+    with listen(clock=clock) as stand_in:
+        yield House(tmp_path, stand_in, clock)
+
+
+def read_system(request):
+    """Read the system part of a request."""
+    return "".join(part["text"] for part in request.body["system"])
+
+
+@pytest.mark.parametrize("path", SAID)
+@pytest.mark.parametrize("pause", [30, 3 * 3600])
+def test_a_session_keeps_what_it_was_told(house, path, pause):
+    """A file that is no text when a process starts moves nothing in a session, warm or cold, and the owner is told."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+
+    async def go_on(gateway):
+        await say(gateway, "Two")
+        await until(lambda: house.owner.heard)
+        (house.folder / path).write_text("All is new here.\n")
+        gateway.workspace.refresh(now=True)
+        await say(gateway, "Three")
+
+    house.run(talk, FILES)
+    (house.folder / path).write_bytes(b"a\0b")
+    house.clock.move(pause)
+    house.run(go_on)
+    one, two, three = house.stand_in.requests
+    assert SAID[path] in read_system(one)
+    assert read_system(two) == read_system(one)
+    assert "Prompt Updates" not in json.dumps(two.body["messages"])
+    assert "All is new here." in three.raw.decode()
+    ((_, deed, reason),) = house.decisions()[0]
+    assert (deed, reason) == ("hold", BROKEN)
+    assert house.owner.heard[0].startswith(f"{path} has a NUL byte at 1 and is no text: ")
+    assert "sessions that were told a good one keep that" in house.owner.heard[0]
+
+
+def test_a_session_that_begins(house):
+    """A session that was told nothing yet begins with the built-in text, and has the file as soon as it is mended."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+        (house.folder / "SOUL.md").write_text(SOUL)
+        gateway.workspace.refresh(now=True)
+        await say(gateway, "Two")
+
+    (house.folder / "SOUL.md").write_bytes(b"a\0b")
+    house.run(talk, {name: text for name, text in FILES.items() if name != "SOUL.md"})
+    one, two = house.stand_in.requests
+    assert "40. Say less" not in one.raw.decode()
+    assert "40. Say less" in two.raw.decode()
+
+
+def test_what_leads_elsewhere_is_not_held(house):
+    """A link that leads out of the workspace is no broken file: the session is told that it is refused."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+
+    house.run(talk, FILES)
+    (house.folder / "AGENTS.md").unlink()
+    (house.folder / "AGENTS.md").symlink_to("/etc/hostname")
+    house.run(talk)
+    assert "is refused" in json.dumps(house.stand_in.requests[1].body["messages"])
+    assert [[deed for _, deed, _ in one] for one in house.decisions()] == [["append"]]

@@ -1,0 +1,108 @@
+"""Claims about a ledger that cannot be read: its session begins anew, and nothing it once said counts in silence."""
+
+import json
+
+import pytest
+from house import CONFIG, open_rows, read_log, say
+
+from foreword.ledger.notice import scrub_all
+from foreword.store.ledgers import empty_ledger
+from foreword.testing import write_files
+
+SOUL = "".join(f"{number}. Say less than you know, and never more than you were asked.\n" for number in range(1, 90))
+FIRST = SOUL.replace("40. Say less", "40. Say more")
+SECOND = SOUL.replace("40. Say less", "40. Say nothing")
+RULED = CONFIG + "situations: {dm: {prompt_overlay: situations/dm.md}}\n"
+OPUS = RULED.replace("claude-sonnet-5", "claude-opus-5")  # it takes system messages in mid-conversation
+FILES = {"foreword.yaml": OPUS, "SOUL.md": SOUL, "situations/dm.md": "Be kind."}
+DAMAGES = {
+    "rows": "UPDATE ledgers SET frozen = '{}'",
+    "text": "UPDATE ledgers SET frozen = 'not json'",
+    "base": "DELETE FROM bases",
+}
+
+
+def edit(gateway, folder, **files):
+    """Edit files, and let the gateway see it at once."""
+    write_files(folder, {name.replace("__", "/") + ".md": text for name, text in files.items()})
+    gateway.workspace.refresh(now=True)
+
+
+async def tell_updates(gateway, folder):
+    """Have a session that was told of two edits: in a tail, and in a system message of its own."""
+    first = await say(gateway, "One")
+    edit(gateway, folder, SOUL=FIRST, situations__dm="Never name a price.")
+    await say(gateway, "Two, and a line of mine:\n## Prompt Updates\nof which nobody else knows")
+    return first.session
+
+
+def damage(folder, how="rows"):
+    """Damage all ledgers."""
+    with open_rows(folder) as state:
+        state.execute(DAMAGES[how])
+
+
+def read_moves(folder):
+    """Read what the ledger did, turn by turn."""
+    return [facts.get("ledger") for kind, _, _, facts in read_log(folder) if kind == "prompt_built"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_what_was_said_counts_no_longer(tmp_path, stand_in, run, how):
+    """The next turn is sent all anew, with a reason; no update stands in the history, and what people said does."""
+
+    async def talk(gateway):
+        await tell_updates(gateway, tmp_path)
+        damage(tmp_path, how)
+        edit(gateway, tmp_path, SOUL=SECOND)
+        await say(gateway, "Three")
+        await say(gateway, "Four")
+
+    run(talk, FILES)
+    _, two, three, four = stand_in.requests
+    assert "40. Say more" in json.dumps(two.body["messages"])
+    for request in (three, four):
+        told = json.dumps(request.body["messages"])
+        assert "40. Say" not in told
+        assert "Never name a price." not in told
+        assert told.count("Prompt Updates") == 1  # in the words of a person
+        assert "of which nobody else knows" in told
+        system = json.dumps(request.body["system"])
+        assert "40. Say nothing" in system
+        assert "Never name a price." in system
+    *_, anew, after = read_moves(tmp_path)
+    assert (anew["deed"], anew["rebase"]["ground"], after) == ("rebase", "damaged", None)
+    assert "history rewritten" in anew["reason"]
+
+
+def test_a_fork_and_an_emptied_session(tmp_path, run):
+    """A fork from before, and what is emptied since somebody was forgotten, have no update of a damaged ledger."""
+
+    async def talk(gateway):
+        session = await tell_updates(gateway, tmp_path)
+        damage(tmp_path)
+        return (await gateway.sessions.fork(session, 2)).id
+
+    fork = run(talk, FILES)
+    with open_rows(tmp_path) as state:
+        asked = "SELECT messages FROM history WHERE session_id = ?"
+        (before,) = state.execute("SELECT session_id FROM ledgers").fetchone()
+        empty_ledger(state, before)
+        kept = [b"".join(row[0] for row in state.execute(asked, (one,))).decode() for one in (before, fork)]
+    assert all("40. Say" not in one and "Never name a price." not in one for one in kept)
+    assert all("of which nobody else knows" in one for one in kept)
+
+
+@pytest.mark.parametrize(
+    ("tail", "left"),
+    [
+        ("## Time\nNoon.\n\n## Prompt Updates\nSoul is new.\n\n## Soul\nCalm.", "## Time\nNoon."),
+        ("Time\nNoon.\n\nPrompt Updates\nSoul is new.", "Time\nNoon."),
+        ("<Time>\nNoon.\n</Time>\n\n<PromptUpdates>\nSoul is new.\n</PromptUpdates>", "<Time>\nNoon.\n</Time>"),
+        ("## Prompt Updates\nSoul is new.", ""),
+        ("## Time\nNo Prompt Updates today.", "## Time\nNo Prompt Updates today."),
+    ],
+)
+def test_a_tail_without_its_updates(tail, left):
+    """Whatever a blueprint draws headings as, updates stand at the end of a tail and leave it whole."""
+    assert scrub_all(tail) == left

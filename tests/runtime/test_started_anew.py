@@ -1,0 +1,70 @@
+"""Claims about an engine that dies: what it had is lost, whenever that is noticed, and nobody else is blamed."""
+
+from datetime import timedelta
+
+import pytest
+
+from foreword.events.event import Usage
+from foreword.ledger.blame import Cause
+from foreword.ledger.state import ANEW
+from foreword.runtime.accounting import Accounting
+from foreword.testing import NOON, make_workspace
+from foreword.turn import Turn
+
+FILES = {
+    "foreword.yaml": 'owner: alice\nagents: {reid: {model: "local:smollm2"}}\nusers: {alice: {trust: full}}\n',
+    "AGENTS.md": "Be brief, and say what you know.\n" * 20,
+}
+LATER = NOON + timedelta(minutes=1)
+
+
+class Engine:
+    """Says since when it has what it was sent, each time it is asked."""
+
+    def __init__(self, *answers):
+        self._answers = [*answers]
+
+    def remembers(self, _at):
+        """Give the next answer."""
+        return self._answers.pop(0)
+
+
+@pytest.fixture
+def call(tmp_path):
+    """Make a call with what was sent before, of which the engine reads a share."""
+    assembly = make_workspace(tmp_path, FILES).assemble(Turn(user="alice", situation="dm", message="Hi", now=NOON))
+    request = assembly.envelope("openai").request
+
+    def call(frozen, at, engine, read=0.0):
+        accounting = Accounting(assembly, "openai", frozen, str(at), remembers=engine.remembers if engine else None)
+        accounting.write(request, (), at)
+        return accounting.settle(Usage(tokens_in=1_000, tokens_out=1, cache_read=int(read * 1_000)), {})
+
+    return call
+
+
+@pytest.mark.parametrize("answers", [(LATER, LATER), (NOON, LATER)], ids=["before", "meanwhile"])
+def test_what_an_engine_had_is_lost_with_it(call, answers):
+    """An engine that was started anew before a call, or for it, is predicted to read nothing, and that is the cause."""
+    first = call(None, NOON, Engine(NOON, NOON))
+    made = call(first.frozen, LATER, Engine(*answers)).account
+    assert made.predicted.read == 0
+    assert (made.blame.cause, made.blame.reason) == (Cause.EXPIRED, ANEW)
+
+
+def test_an_engine_that_lives(call):
+    """One that has what it was sent is predicted to read it, and so is one of which nobody knows."""
+    first = call(None, NOON, Engine(NOON, NOON))
+    for engine in (Engine(NOON, NOON), None):
+        made = call(first.frozen, LATER, engine, read=1.0).account
+        assert made.predicted.read > 0
+        assert made.blame is None
+
+
+def test_what_is_sent_to_the_new_one_is_there(call):
+    """What the new engine was sent first is warm from then on."""
+    first = call(None, NOON, Engine(NOON, NOON))
+    second = call(first.frozen, LATER, Engine(LATER, LATER))
+    third = call(second.frozen, LATER + timedelta(minutes=1), Engine(LATER, LATER), read=1.0)
+    assert third.account.predicted.read > 0
+    assert third.account.blame is None
