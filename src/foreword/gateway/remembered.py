@@ -13,7 +13,7 @@ from foreword.gateway.past import Known, Row, read_known
 from foreword.ledger import Frozen
 from foreword.store import ledgers
 
-LARGEST = 64_000_000  # bytes of all rows as they are stored; with all that is made of them they take five times as much
+LARGEST = 32_000_000  # bytes of rows and ledgers as they are stored; what is made of them takes several times as much
 
 
 def forget_nothing() -> None:
@@ -28,8 +28,14 @@ class Going:
     def __init__(self) -> None:
         self.rows: Known = {}
         self.size = 0
-        self.ledger: tuple[ledgers.Row, Frozen] | None = None
-        """What it has sent, with the row that says so."""
+        self.ledger: tuple[str, str, Frozen] | None = None
+        """What it has sent, with the row that says so and the name of its base; many sessions share one of these."""
+
+    def weigh(self) -> int:
+        """Weigh it again, and return by how much more that is."""
+        before, kept = self.size, len(self.ledger[0]) if self.ledger else 0
+        self.size = kept + sum([len(found[2]) for found, _ in self.rows.values()])
+        return self.size - before
 
 
 class Remembered:
@@ -53,9 +59,7 @@ class Remembered:
             going = self._sessions.setdefault(session, Going())
             self._sessions.move_to_end(session)
             going.rows = read_known(state, session, going.rows)
-            size = sum([len(found[2]) for found, _ in going.rows.values()])
-            self._size += size - going.size
-            going.size = size
+            self._size += going.weigh()
             while self._size > self._largest:
                 self._size -= self._sessions.popitem(last=False)[1].size
             return [row for _, row in going.rows.values()]
@@ -66,15 +70,16 @@ class Remembered:
         with self._lock:
             self._look(state)
             going = self._sessions.get(session)
-            if row and going and going.ledger and going.ledger[0] == row:
-                return going.ledger[1]
+            if row and going and going.ledger and going.ledger[:2] == (row.frozen, row.base):
+                return going.ledger[2]
         return ledgers.read_row(row)
 
     def keep_ledger(self, session: str, row: ledgers.Row, frozen: Frozen) -> None:
         """Remember what a session has sent, as it is about to be kept; should it not be, the row will be another."""
         with self._lock:
             if going := self._sessions.get(session):
-                going.ledger = (row, frozen)
+                going.ledger = (row.frozen, row.base, frozen)
+                self._size += going.weigh()
 
     def _look(self, state: sqlite3.Connection) -> None:
         """Let go of everything when somebody was forgotten: whoever does that writes the whole file anew at its end."""
