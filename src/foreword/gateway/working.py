@@ -21,7 +21,7 @@ from foreword.gateway.preparing import Changed, Prepared, Preparing
 from foreword.gateway.room import find_words
 from foreword.ledger import Frozen
 from foreword.runtime.accounting import Settled
-from foreword.runtime.calling import SPENT
+from foreword.runtime.calling import SPENT, STOPPED
 from foreword.runtime.calls import read_calls
 from foreword.runtime.ears import Calling, Delta, Ears, ListenerFailed
 from foreword.runtime.history import Messages, close, find_answer, list_calls, read_text, say
@@ -30,7 +30,6 @@ from foreword.runtime.outcome import End, Outcome
 from foreword.runtime.silence import cut_silence
 from foreword.turn import Turn
 
-STOPPED = "stopped before the end"
 TOO_LATE = "The model could not be reached for a day, so this message stays unanswered. Please send it again."
 TOLD = (InputError, BudgetError)  # whose words are for the person
 BROKEN = "Something went wrong here, and not with you. The log has the details."
