@@ -7,6 +7,7 @@ from conversation import LAMPS, MODELS, Conversation, with_tools
 
 from foreword.errors import UnknownName
 from foreword.runtime.own import NotOurs, Sending, Spoken, own
+from foreword.testing import NOON, Says
 from foreword.wire import Envelope
 
 SAID = (Spoken(texts=("tail", "words")),)
@@ -100,3 +101,13 @@ def test_places_of_what_was_said(shape):
     owned = own({**FINISHED[shape], where: [theirs, answer, theirs]}, send(shape, {"model": "m", where: []}, said))
     words = [json.dumps(owned.request[where][at]) for at in owned.said]
     assert [text in words[at] for at, text in enumerate(("one", "two"))] == [True, True]
+
+
+def test_nobody_is_asked_unless_the_owner_wants_it(tmp_path, stand_in):
+    """A library that asks a provider by itself why its cache was not read is not heard."""
+    talk = Conversation(tmp_path, stand_in.url, "openai-responses:gpt-5.6")
+    for _ in range(2):
+        stand_in.follow(Says(text="Done."))
+        talk.run("Hello", now=NOON)
+    assert len(stand_in.requests) == 2
+    assert not any(b"comparison_response_id" in request.raw for request in stand_in.requests)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from conversation import LAMPS, MODELS, Conversation, with_tools
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
 
 from foreword.runtime.history import dump, list_said, recount, say
 from foreword.runtime.own import NotOurs, Owned, Spoken
@@ -16,8 +16,17 @@ from foreword.tokens import Counter, Meter, find
 TURNS = 6
 
 
-def converse(number, chance):
-    """Make one turn: with calls of tools or without, and with something told behind what was said."""
+THOUGHTS = {
+    "anthropic": {"signature": "c2ln", "provider_name": "anthropic"},
+    "openai": {"id": "reasoning_content", "provider_name": "openai"},
+    "responses": {"id": "rs_1", "signature": "c2ln", "provider_name": "openai"},
+    "gemini": {"signature": "c2ln", "provider_name": "google"},
+}
+DROPPED = {"input_transformations": [{"type": "thinking_dropped", "reason": "prefix_binding_mismatch"}]}
+
+
+def converse(number, chance, thoughts=None):
+    """Make one turn: with calls of tools or without, with something told behind what was said, or with thoughts."""
     told = "It is noon now." if chance.random() < 0.4 else ""
     messages = [say(f"<now>{number}</now>", f"Ütterance {number}?", told=told)]
     for step in range(chance.randint(0, 2)):
@@ -26,7 +35,13 @@ def converse(number, chance):
         messages.append(ModelResponse(parts=[TextPart(content="I look."), *calls]))
         results = [ToolReturnPart(tool_name="lamps", content=f"{each} is on", tool_call_id=each) for each in ids]
         messages.append(ModelRequest(parts=results))
-    return (*messages, ModelResponse(parts=[TextPart(content=f"Answer {number}.")]))
+    answer = TextPart(content=f"Answer {number}.")
+    if thoughts is None or chance.random() < 0.6:
+        return (*messages, ModelResponse(parts=[answer]))
+    thought = ThinkingPart(content="Hm.", **thoughts)
+    details = DROPPED if thoughts["provider_name"] == "anthropic" and chance.random() < 0.5 else None
+    more = {"provider_response_id": f"resp_{number}", "provider_details": details}
+    return (*messages, ModelResponse(parts=[thought, answer], provider_name=thoughts["provider_name"], **more))
 
 
 def keep_all(turns):
@@ -37,13 +52,14 @@ def keep_all(turns):
 @pytest.mark.parametrize("shape", MODELS)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_request(tmp_path, stand_in, shape, seed):
-    """What is sent after turns that were written before is, byte for byte, what is sent when nothing was."""
+    """What is sent after turns that were written before is, byte for byte, what a library writes of all of them."""
     chance = random.Random(f"{shape} {seed}")
-    turns = [converse(number, chance) for number in range(TURNS)]
+    turns = [converse(number, chance, THOUGHTS[shape]) for number in range(TURNS)]
     known = keep_all(turns)
     talk = Conversation(tmp_path, stand_in.url, MODELS[shape])
     for count in sorted(chance.sample(range(1, TURNS + 1), 4)):
-        for talk.past in (known[:count], keep_all(turns[:count])):
+        whole = stretch(tuple(message for turn in turns[:count] for message in turn))
+        for talk.past in (known[:count], whole):
             stand_in.follow(Says(calls=(Called(name="lamps", arguments={"room": "hall"}),)), Says(text="Done."))
             talk.run("And now?", history=tell(talk.past), now=NOON, **with_tools(LAMPS))
         warm, cold = stand_in.requests[-4:-2], stand_in.requests[-2:]
@@ -131,6 +147,16 @@ def test_what_cannot_be_cut():
         owned = write_chat((*before.list_unwritten(), say("And now?")))
         rest, segments = before.take(owned)
         assert (rest["messages"], segments) == (owned.request["messages"], ())
+
+
+def test_thoughts_bind_a_chat():
+    """A library that learns from thoughts how to write what follows is given all from the first of them on."""
+    plain, thought = converse(0, random.Random(7)), ThinkingPart(content="Hm.", **THOUGHTS["openai"])
+    thinking = (say("Well?"), ModelResponse(parts=[thought, TextPart(content="Yes.")]))
+    known, meter = keep_all([plain, thinking, plain, plain]), make_meter("deepseek:deepseek-chat")
+    send(Before(known, "openai", meter, 0), (say("And now?"),))
+    unwritten = Before(known, "openai", meter, 0).list_unwritten()
+    assert recount(unwritten) == recount([*thinking, *plain, *plain])
 
 
 def test_a_lost_message():

@@ -110,7 +110,9 @@ def own_responses(body: Body, sending: Sending) -> tuple[Body, list[int]]:
     system = [item for item in request["input"][:1] if item["role"] == "system"]
     kept = (item for item in body["input"] if item.get("role") not in SYSTEM)
     items = words.fill(kept, lambda item: item.get("role") == "user")
-    rest = leave_out(body, "model", "instructions", "tools", "tool_choice", "input", "max_output_tokens")
+    # A library asks by itself why a cache was not read; whether that is asked is the owner's choice.
+    ours = ("model", "instructions", "tools", "tool_choice", "input", "max_output_tokens", "prompt_cache_options")
+    rest = leave_out(body, *ours)
     limit = {"max_output_tokens": sending.max_tokens}
     return {**request, "input": [*system, *items], **limit, **sending.keyed, **rest}, words.places
 

@@ -8,6 +8,8 @@ request, segments = before.take(owned)           what it wrote of this turn, and
 from collections.abc import Sequence
 from itertools import chain, pairwise
 
+from pydantic_ai.messages import ModelMessage, ModelResponse, ThinkingPart
+
 from foreword.caching.blocks import LISTS
 from foreword.frozen import frozen
 from foreword.runtime.history import Messages, dump, list_said, load, recount
@@ -24,6 +26,8 @@ class Written:
     shape: str
     meter: Meter
     segment: Segment
+    binds: bool
+    """Whether a library writes what follows otherwise than without it."""
 
 
 class Stretch:
@@ -53,11 +57,11 @@ class Stretch:
             self._told = recount(self.messages)
         return self._told
 
-    def find(self, shape: str, meter: Meter, start: int) -> Segment | None:
+    def find(self, shape: str, meter: Meter, start: int) -> Written | None:
         """Find how it stands in a request in which so many messages stand before it, if that is known."""
         known = self._written
         fits = known and known.shape == shape and known.meter is meter and known.segment.start == start
-        return known.segment if known and fits else None
+        return known if fits else None
 
     def keep(self, written: Written) -> None:
         """Remember how it stands in requests."""
@@ -71,8 +75,8 @@ def stretch(messages: Messages) -> tuple[Stretch, ...]:
 
 def tell(history: Sequence[Stretch]) -> tuple[Message, ...]:
     """Tell a history as plain texts: words of one speaker that follow each other are one message."""
-    told = [one.told for one in history]
-    if any(one and other and one[-1].role == other[0].role for one, other in pairwise(told)):
+    told = [one.told for one in history if one.told]
+    if any(one[-1].role == other[0].role for one, other in pairwise(told)):
         return recount([message for one in history for message in one.messages])
     return tuple(chain.from_iterable(told))
 
@@ -92,11 +96,11 @@ class Before:
         """List what a library has to write; the newest stretch is among it, since libraries look at the last answer."""
         self._known, at = [], self._opening
         for one in self._history[:-1]:
-            segment = one.find(self._shape, self._meter, at)
-            if segment is None:
+            written = one.find(self._shape, self._meter, at)
+            if written is None or written.binds:
                 break
-            self._known.append(segment)
-            at = segment.end
+            self._known.append(written.segment)
+            at = written.segment.end
         rest = [one.messages for one in self._history[len(self._known) :]]
         # One that begins with no words of a person cannot be told from the one before it.
         cut = all(messages and list_said(messages[:1]) for messages in rest)
@@ -115,12 +119,29 @@ class Before:
                 raise NotOurs("the request has lost a message of the user; it was not sent")
             end = owned.said[at]
             start = segments[-1].end if segments else self._opening
-            segment = one.find(self._shape, self._meter, start)
-            if segment is None:
-                facts, weigh = self._meter.facts.cache, self._meter.count
-                segment = write_segment(self._shape, said[begin:end], start, facts, weigh)
-                one.keep(Written(shape=self._shape, meter=self._meter, segment=segment))
-            segments.append(segment)
+            written = one.find(self._shape, self._meter, start)
+            if written is None:
+                written = self._write(one, said[begin:end], start)
+                one.keep(written)
+            segments.append(written.segment)
             begin = end
         opening = owned.request[field][: self._opening]
         return {**owned.request, field: [*opening, *said[begin:]]}, tuple(segments)
+
+    def _write(self, one: Stretch, messages: Sequence[Body], start: int) -> Written:
+        segment = write_segment(self._shape, messages, start, self._meter.facts.cache, self._meter.count)
+        binds = any(is_binding(self._shape, message) for message in one.messages)
+        return Written(shape=self._shape, meter=self._meter, segment=segment, binds=binds)
+
+
+def is_binding(shape: str, message: ModelMessage) -> bool:
+    """Whether Pydantic AI looks at an earlier answer to write what follows it.
+
+    In a chat it learns from thoughts which field a call of a tool must have; Anthropic's models that dropped thoughts
+    are told so in every later request.
+    """
+    if not isinstance(message, ModelResponse):
+        return False
+    if shape == "anthropic":
+        return "input_transformations" in (message.provider_details or {})
+    return shape == "openai" and any(isinstance(part, ThinkingPart) for part in message.parts)
