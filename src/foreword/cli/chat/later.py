@@ -1,6 +1,8 @@
 """Answers that nobody here has heard: those that came while nobody was here, and those that still come."""
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from rich.console import Console
 from rich.text import Text
@@ -10,6 +12,7 @@ from foreword.cli.chat.clean import clean, clean_line
 from foreword.cli.chat.page import Page
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.message import Exchange, State
+from foreword.gateway.past import Kind, Row
 
 LATER = 1.0  # seconds between two looks for an answer that comes later
 LONGEST = 72  # characters of a question that are shown again
@@ -35,6 +38,10 @@ class Later:
         self.known |= {one.reply.turn for one in missed}
         for exchange in missed:
             self._show(exchange)
+        for letter in find_letters(await sessions.read(session)):
+            if letter.turn not in self.known:
+                self.known.add(letter.turn)
+                self._console.print(Page(letter.stretch.told[-1].text))
 
     def wait_for(self, exchange: Exchange) -> None:
         """See to it that an answer which comes later is shown when it comes."""
@@ -60,6 +67,11 @@ class Later:
             self._console.print(Page(exchange.reply.text))
         if words := tell_end(exchange.reply):
             note(self._console, words)
+
+
+def find_letters(past: Sequence[Row]) -> Iterator[Row]:
+    """Find what the agent sent by itself since somebody last spoke here."""
+    return reversed([*takewhile(lambda row: row.kind is Kind.ROOM, reversed(past))])
 
 
 def note(console: Console, text: str) -> None:

@@ -124,7 +124,10 @@ async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
     """Answer one message, or run one command."""
     if isinstance(read_typed(message), str):
         await warn_first(talk)
-    reply = await respond(talk, message)
+    try:
+        reply = await respond(talk, message)
+    except EOFError:  # /quit, where nothing goes on anyway
+        return 0
     if reply is None:
         return 0
     if json:
@@ -182,6 +185,7 @@ async def answer_line(talk: Talk, text: str) -> None:
     try:
         if isinstance(read_typed(text), str):
             warn_at_terminal(talk)
+            await talk.catch_up()
         reply = await respond(talk, text)
     except (ForewordError, OSError) as error:
         complain(clean(describe(error)))

@@ -80,9 +80,16 @@ def find_room(name: str, config: Config) -> Destination:
 
 
 def settle_destination(
-    state: sqlite3.Connection, schedule: Schedule, config: Config, channels: Collection[str]
+    state: sqlite3.Connection,
+    schedule: Schedule,
+    config: Config,
+    channels: Collection[str],
+    shelves: Collection[str] = (),
 ) -> Destination:
-    """Settle where a reply goes now; raise Refused where the place is not the user's any more."""
+    """Settle where a reply goes now; raise Refused where the place is not the user's any more.
+
+    Where nothing reaches its user, it stands on a shelf of theirs.
+    """
     to = schedule.to
     if to.room:
         if not to.address:
@@ -93,7 +100,7 @@ def settle_destination(
         if (to.channel, to.address) not in list_addresses(state, config, schedule.user):
             raise Refused(f"{to.channel}:{to.address} is no address of {schedule.user}")
         return to
-    own = find_address(state, config, schedule.user, channels)
+    own = find_address(state, config, schedule.user, channels) or find_address(state, config, schedule.user, shelves)
     return Destination(channel=own[0], address=own[1]) if own else to
 
 
@@ -133,6 +140,16 @@ def clear(user: str, to: Destination, config: Config) -> Trust:
 def is_delivered(delivery: Delivery, channels: Collection[str], to: Destination) -> bool:
     """Whether a reply leaves at all."""
     return delivery is not Delivery.NEVER and bool(to.address) and to.channel in channels
+
+
+def explain_unreached(schedule: Schedule) -> str:
+    """Explain why a reply that should leave cannot, and what helps."""
+    to, user = schedule.to, schedule.user
+    if to.address:
+        return f"nobody is reached: {to.channel} is no channel that delivers here"
+    if to.room:
+        return f"nobody is reached: nothing says where the room {to.room} is; name it under rooms.{to.room}.places"
+    return f"nobody is reached: {user} has no address that anything delivers to; name one under users.{user}.identities"
 
 
 def split_address(identity: str) -> tuple[str, str]:

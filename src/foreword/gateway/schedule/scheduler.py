@@ -22,7 +22,14 @@ from foreword.gateway.channel import Channel
 from foreword.gateway.gateway import Closing, NotKept
 from foreword.gateway.message import Accepted, Errand, Incoming
 from foreword.gateway.owner import name_owner
-from foreword.gateway.schedule.destination import Refused, bound, find_kind, is_delivered, settle_destination
+from foreword.gateway.schedule.destination import (
+    Refused,
+    bound,
+    explain_unreached,
+    find_kind,
+    is_delivered,
+    settle_destination,
+)
 from foreword.gateway.schedule.due import Kind, find_passed
 from foreword.gateway.schedule.following import follow
 from foreword.gateway.schedule.ordering import order
@@ -41,7 +48,7 @@ from foreword.gateway.schedule.schedules import (
 )
 from foreword.gateway.schedule.words import HEARTBEAT, find_words
 from foreword.gateway.writer import Writer
-from foreword.words import Trust
+from foreword.words import Delivery, Trust
 from foreword.workspace import Workspace
 
 CHANNEL = "scheduled"
@@ -157,7 +164,11 @@ class Scheduler:
             try:
                 incoming = await self._prepare(schedule, f"{due.timestamp():.0f}", late)
                 accepted = await self._ways.accept(incoming) if incoming else None
-                note = note if incoming else BLANK
+                if incoming is None:
+                    note = BLANK
+                elif schedule.delivery is not Delivery.NEVER and not incoming.address:
+                    note = explain_unreached(schedule)
+                    self._tell(schedule, level=Level.WARN, error=note)
             except InputError as error:
                 note = str(error)
                 self._tell(schedule, level=Level.WARN, error=note)
@@ -170,7 +181,7 @@ class Scheduler:
         config, channels = self._workspace.config, self._ways.channels
 
         def work(state: sqlite3.Connection) -> Destination:
-            return settle_destination(state, schedule, config, channels)
+            return settle_destination(state, schedule, config, channels, self._ways.shelves)
 
         if schedule.user not in config.users:
             raise Refused(f"{schedule.user}, as whom it acts, is no user any more")
