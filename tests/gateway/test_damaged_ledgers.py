@@ -5,6 +5,7 @@ import json
 import pytest
 from house import CONFIG, open_rows, read_log, say
 
+from foreword.cli import main
 from foreword.ledger.notice import scrub_all
 from foreword.store.ledgers import empty_ledger
 from foreword.testing import write_files
@@ -19,6 +20,14 @@ DAMAGES = {
     "rows": "UPDATE ledgers SET frozen = '{}'",
     "text": "UPDATE ledgers SET frozen = 'not json'",
     "base": "DELETE FROM bases",
+    "lines": "UPDATE bases SET lines = '[[{}]]'",
+    "title": 'UPDATE bases SET lines = replace(lines, \'"title":"\', \'"title":"A \')',
+    "piece": "UPDATE ledgers SET frozen = json_set(frozen, '$.last.pieces[0]', 'abcdef')",
+    "tokens": "UPDATE ledgers SET frozen = json_set(frozen, '$.last.pieces[0][1]', '12')",
+    "alive": "UPDATE ledgers SET frozen = json_set(frozen, '$.alive[0][0]', 999)",
+    "gaps": "UPDATE ledgers SET frozen = json_set(frozen, '$.gaps', json('[\"x\"]'))",
+    "zone": "UPDATE ledgers SET frozen = json_set(frozen, '$.last.at', '2026-11-16T12:00:00')",
+    "update": "UPDATE ledgers SET frozen = json_set(frozen, '$.updates[0].said', 7)",
 }
 
 
@@ -51,14 +60,16 @@ def read_moves(folder):
 def test_what_was_said_counts_no_longer(tmp_path, stand_in, run, how):
     """The next turn is sent all anew, with a reason; no update stands in the history, and what people said does."""
 
-    async def talk(gateway):
+    async def begin(gateway):
         await tell_updates(gateway, tmp_path)
-        damage(tmp_path, how)
-        edit(gateway, tmp_path, SOUL=SECOND)
+
+    async def go_on(gateway):
         await say(gateway, "Three")
         await say(gateway, "Four")
 
-    run(talk, FILES)
+    run(begin, FILES)
+    damage(tmp_path, how)
+    run(go_on, {**FILES, "SOUL.md": SECOND, "situations/dm.md": "Never name a price."})
     _, two, three, four = stand_in.requests
     assert "40. Say more" in json.dumps(two.body["messages"])
     for request in (three, four):
@@ -75,18 +86,51 @@ def test_what_was_said_counts_no_longer(tmp_path, stand_in, run, how):
     assert "history rewritten" in anew["reason"]
 
 
+@pytest.mark.parametrize("how", ["base", "lines"])
+def test_a_base_is_mended(tmp_path, run, how):
+    """Whoever sends the same again keeps its base in the place of the damaged one, and the session is whole again."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+
+    run(talk, FILES)
+    damage(tmp_path, how)
+    run(talk, FILES)
+    run(talk, FILES)
+    _, anew, after = read_moves(tmp_path)
+    assert (anew["rebase"]["ground"], after) == ("damaged", None)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_commands_get_along(tmp_path, run, how, capsys):
+    """What an edit would cost is said, nothing is found wrong, and who was in a damaged ledger is forgotten."""
+
+    async def talk(gateway):
+        await tell_updates(gateway, tmp_path)
+        await say(gateway, "Hi", user="bob")
+
+    run(talk, FILES)
+    damage(tmp_path, how)
+    for words in (["price", "SOUL.md"], ["doctor"], ["forget", "bob", "--yes"]):
+        assert main(["-w", str(tmp_path), *words]) == 0, capsys.readouterr().err
+    with open_rows(tmp_path) as state:
+        kept = b"".join(row[0] for row in state.execute("SELECT messages FROM history")).decode()
+    assert "40. Say" not in kept
+    assert "of which nobody else knows" in kept
+
+
 def test_a_fork_and_an_emptied_session(tmp_path, run):
     """A fork from before, and what is emptied since somebody was forgotten, have no update of a damaged ledger."""
 
     async def talk(gateway):
         session = await tell_updates(gateway, tmp_path)
+        await say(gateway, "Three")
         damage(tmp_path)
-        return (await gateway.sessions.fork(session, 2)).id
+        return session, (await gateway.sessions.fork(session, 2)).id
 
-    fork = run(talk, FILES)
+    before, fork = run(talk, FILES)
     with open_rows(tmp_path) as state:
         asked = "SELECT messages FROM history WHERE session_id = ?"
-        (before,) = state.execute("SELECT session_id FROM ledgers").fetchone()
         empty_ledger(state, before)
         kept = [b"".join(row[0] for row in state.execute(asked, (one,))).decode() for one in (before, fork)]
     assert all("40. Say" not in one and "Never name a price." not in one for one in kept)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from foreword.caching import PrefixCache
 from foreword.ledger import Deed, Ground, replay
 from foreword.ledger.line import Channel
-from foreword.ledger.writing import read, read_base, write, write_base
+from foreword.ledger.writing import name_base, read, read_base, write, write_base
 from foreword.words import Pace, Policy
 
 FREE = [Ground.COLD, Ground.MODEL]
@@ -188,7 +188,7 @@ class Watched(House):
     def hold_the_state(self):
         """The state outlives the process."""
         base = self.frozen.base
-        assert read_base(write_base(base)) == base
+        assert read_base(write_base(base), name_base(base)) == base
         again = read(write(self.frozen), base)
         assert again == self.frozen
         assert write(again) == write(self.frozen)

@@ -1,6 +1,9 @@
 """Claims about the ledger on the real engine: of each turn it evaluates what is new, and next to nothing else."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 from bench.on_engine import by_turn, divide, play_all
 from embedded import MODEL, Embedded, ask, goes_on
@@ -16,6 +19,7 @@ from foreword.simulate import read_scenario
 from foreword.simulate.design import set_stage
 from foreword.simulate.ours import Kept, make_service
 from foreword.simulate.session import play
+from foreword.testing import NOON
 from foreword.tokens import find
 from foreword.words import Mode
 
@@ -76,5 +80,27 @@ def test_more_sessions_than_slots(weights):
         first = say("Ada")["prompt_n"]
         assert say("Bob")["prompt_n"] > 0.9 * first
         assert say("Ada")["prompt_n"] == 1  # one is evaluated in any case
+    finally:
+        engine.stop()
+
+
+def test_asked_while_it_starts(weights):
+    """Whoever asks while the engine starts hears the same as who asked before: it has all that it will be sent."""
+    engine, done = Engine(Setup(path=weights, weights=None, window=256, slots=1)), threading.Event()
+    since = engine.remembers(NOON)
+
+    def ask_on():
+        while not done.is_set():
+            engine.remembers(NOON + timedelta(hours=1))
+
+    with ThreadPoolExecutor(2) as pool:
+        asking = [pool.submit(ask_on) for _ in range(2)]
+        try:
+            engine.start()
+        finally:
+            done.set()
+        assert [one.result() for one in asking] == [None, None]
+    try:
+        assert engine.remembers(NOON + timedelta(hours=2)) == since
     finally:
         engine.stop()

@@ -1,11 +1,13 @@
 """The ledger as JSON: a state per session, and bases by their hash, since many sessions and turns share one."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from itertools import chain
+from math import isfinite
+from typing import Any, TypeVar
 
 from foreword.errors import InputError
 from foreword.ledger.line import Base, Channel, Gate, Kind, Line, Update
@@ -13,6 +15,13 @@ from foreword.ledger.state import Alive, Frozen, Heard, Identity, Piece, Sent
 from foreword.words import Pace, Policy, Trust
 
 VERSION = 1
+NAMES = frozenset({str})
+NUMBERS = frozenset({int})
+FIELDS = [str, int, int, str, str, str]  # of a piece, in their order
+SPOILT = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
+"""What making values again may raise of JSON that is not as it was written."""
+
+T = TypeVar("T")
 
 
 def dump(value: Any) -> str:
@@ -22,7 +31,12 @@ def dump(value: Any) -> str:
 
 def name_base(base: Base) -> str:
     """Name a base by its hash."""
-    return sha256(write_base(base).encode("utf-8", "surrogatepass")).hexdigest()
+    return name_text(write_base(base))
+
+
+def name_text(text: str) -> str:
+    """Name a base by the hash of what is written of it."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def write_base(base: Base) -> str:
@@ -30,8 +44,15 @@ def write_base(base: Base) -> str:
     return dump([[show_line(line) for line in block] for block in base.blocks])
 
 
-def read_base(text: str) -> Base:
-    """Read a base."""
+def read_base(text: str, name: str) -> Base:
+    """Read the base of this name, or raise InputError where it is damaged: nothing else has its name."""
+    return understand(lambda: make_base(text, name))
+
+
+def make_base(text: str, name: str) -> Base:
+    """Make a base again."""
+    if name_text(text) != name:
+        raise ValueError("its base has another text than its name says")
     return Base(blocks=tuple(tuple(map(make_line, block)) for block in json.loads(text)))
 
 
@@ -64,9 +85,14 @@ def write(frozen: Frozen) -> str:
 
 def read(text: str, base: Base) -> Frozen:
     """Read the state of a session with this base, or raise InputError where it is damaged."""
+    return understand(lambda: make_frozen(json.loads(text), base))
+
+
+def understand(make: Callable[[], T]) -> T:
+    """Make something again of what is kept, or raise InputError where that is damaged."""
     try:
-        return make_frozen(json.loads(text), base)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        return make()
+    except SPOILT as error:
         raise InputError(f"the ledger of this session is damaged: {type(error).__name__}: {error}") from None
 
 
@@ -74,33 +100,61 @@ def make_frozen(held: Mapping[str, Any], base: Base) -> Frozen:
     """Make the state of a session again."""
     if held.get("version") != VERSION:
         raise InputError(f"the ledger of this session is of version {held.get('version')}, and {VERSION} is understood")
-    last = held["last"]
+    last, (count, sha), gaps = held["last"], held["heard"], tuple(held["gaps"])
+    check(NAMES, held["model"], held["tools"], sha, last["model"], last["turn"], last["answer"])
+    check(NUMBERS, count, held["calls"], held["turns"])
+    if not all(map(isfinite, gaps)):
+        raise ValueError("a gap between calls has no end")
+    pieces = make_pieces(last["pieces"])
     return Frozen(
         identity=Identity(clearance=Trust[held["clearance"].upper()], model=held["model"], tools=held["tools"]),
         base=base,
         updates=tuple(map(make_update, held["updates"])),
         settled=tuple(map(make_update, held["settled"])),
-        heard=Heard(count=held["heard"][0], sha=held["heard"][1]),
+        heard=Heard(count=count, sha=sha),
         last=Sent(
             model=last["model"],
-            at=datetime.fromisoformat(last["at"]),
+            at=make_time(last["at"]),
             turn=last["turn"],
             answer=last["answer"],
-            pieces=make_pieces(last["pieces"]),
+            pieces=pieces,
         ),
-        alive=tuple(
-            Alive(at=at, until=datetime.fromisoformat(until), seconds=seconds) for at, until, seconds in held["alive"]
-        ),
-        gaps=tuple(held["gaps"]),
+        alive=tuple(make_alive(one, len(pieces)) for one in held["alive"]),
+        gaps=gaps,
         calls=held["calls"],
         turns=held["turns"],
     )
 
 
+def check(kinds: frozenset[type], *values: object) -> None:
+    """Check that values are of these kinds."""
+    if others := set(map(type, values)) - kinds:
+        raise TypeError(f"{', '.join(sorted(kind.__name__ for kind in others))} in the place of something else")
+
+
+def make_time(written: str) -> datetime:
+    """Make a time again; one without a zone cannot be compared with now."""
+    made = datetime.fromisoformat(written)
+    if made.tzinfo is None:
+        raise ValueError(f"{written} is in no time zone")
+    return made
+
+
+def make_alive(written: Sequence[Any], pieces: int) -> Alive:
+    """Make a prefix again that ends with one of so many pieces."""
+    at, until, seconds = written
+    check(NUMBERS, at, seconds)
+    if not 0 <= at < pieces:
+        raise IndexError(f"there is no piece {at}")
+    return Alive(at=at, until=make_time(until), seconds=seconds)
+
+
 def make_pieces(written: Sequence[Sequence[Any]]) -> tuple[Piece, ...]:
-    """Make pieces again; there may be thousands, so each is made of its list without being looked at."""
-    if any(length != len(Piece._fields) for length in set(map(len, written))):
+    """Make pieces again; there may be thousands, so all of them are looked at together."""
+    if any(length != len(FIELDS) for length in set(map(len, written))) or set(map(type, written)) - {list}:
         raise ValueError("a piece has other fields than these")
+    if list(map(type, chain.from_iterable(written))) != FIELDS * len(written):
+        raise TypeError("a field of a piece is of another kind")
     return tuple(map(partial(tuple.__new__, Piece), written))
 
 
@@ -121,6 +175,8 @@ def show_line(line: Line) -> dict[str, Any]:
 
 def make_line(shown: Mapping[str, Any]) -> Line:
     """Make a line again."""
+    check(NAMES, shown["id"], shown["title"], shown["text"], shown.get("piece", ""))
+    check(NUMBERS, shown["tokens"])
     return Line(
         id=shown["id"],
         title=shown["title"],
@@ -128,7 +184,7 @@ def make_line(shown: Mapping[str, Any]) -> Line:
         text=shown["text"],
         piece=shown.get("piece", shown["text"]),
         tokens=shown["tokens"],
-        governs=shown["governs"],
+        governs=bool(shown["governs"]),
         policy=Policy(shown["policy"]),
         gated=Gate(shown["gated"]),
     )
@@ -149,6 +205,8 @@ def show_update(update: Update) -> dict[str, Any]:
 
 def make_update(shown: Mapping[str, Any]) -> Update:
     """Make an update again."""
+    check(NAMES, shown["id"], shown["title"], shown["said"])
+    check(NUMBERS, shown["tokens"])
     return Update(
         id=shown["id"],
         title=shown["title"],

@@ -46,8 +46,9 @@ class Engine:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self._lock = threading.Lock()
-        self._running: Running | None = None
-        self._starts = 0
+        self._asking = threading.Lock()  # never held for long, unlike the one of who starts it
+        self._held: tuple[Running | None, int] = (None, 0)
+        """What runs and how often it was started: one value, since it may be asked for while it starts."""
         self._awaited = 0
         """The start from which on it has what it was sent: the last, or the next where it is known to be dead."""
         self._since: datetime | None = None
@@ -55,28 +56,32 @@ class Engine:
     def start(self) -> Running:
         """Return the running engine; fetches its weights and starts it if need be, which takes seconds."""
         with self._lock:
-            if self._running and not self._running.alive:
+            running, starts = self._held
+            if running and not running.alive:
                 self.stop()  # which lets go of what is left of it
-            if self._running is None:
-                self._running = launch(self.setup)
-                self._starts += 1
-            return self._running
+                running = None
+            if running is None:
+                running = launch(self.setup)
+                self._held = (running, starts + 1)
+            return running
 
     def remembers(self, at: datetime) -> datetime:
         """Say since when it has what it was sent; to be asked before each request and after, with the time of that.
 
         What dies takes all of it along, and the next request starts it anew.
         """
-        running, starts = self._running, self._starts
-        gone = running is None or not running.alive
-        now = starts + 1 if gone else starts
-        if self._since is None or now != self._awaited:
-            self._awaited, self._since = now, at
-        return at if gone else self._since
+        with self._asking:
+            running, starts = self._held
+            gone = running is None or not running.alive
+            now = starts + 1 if gone else starts
+            if self._since is None or now != self._awaited:
+                self._awaited, self._since = now, at
+            return at if gone else self._since
 
     def stop(self) -> None:
         """End the process; the next start begins anew."""
-        running, self._running = self._running, None
+        running, starts = self._held
+        self._held = (None, starts)
         if running:
             end(running.process)
 

@@ -22,6 +22,11 @@ FIND = (
     "SELECT ledgers.frozen, ledgers.base, bases.lines FROM ledgers JOIN bases ON bases.name = ledgers.base"
     " WHERE session_id = ?"
 )
+# One that was damaged is mended by who has it; any other is not written again.
+KEEP = (
+    "INSERT INTO bases (name, lines) VALUES (?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET lines = excluded.lines WHERE lines IS NOT excluded.lines"
+)
 SAID = ("user-prompt", "system-prompt")  # the parts in which updates stand
 UNUSED = "DELETE FROM bases WHERE name = ? AND NOT EXISTS (SELECT 1 FROM ledgers WHERE ledgers.base = bases.name)"
 
@@ -59,15 +64,13 @@ def find_ledger(state: sqlite3.Connection, session: str) -> Row | None:
 def replace_ledger(state: sqlite3.Connection, session: str, row: Row) -> None:
     """Keep a ledger in the place of the session's; a base that nobody has any more goes."""
     was = state.execute("SELECT base FROM ledgers WHERE session_id = ?", (session,)).fetchone()
-    moved = was is None or was[0] != row.base
-    if moved:
-        state.execute("INSERT OR IGNORE INTO bases (name, lines) VALUES (?, ?)", (row.base, row.lines))
+    state.execute(KEEP, (row.base, row.lines))
     state.execute(
         "INSERT INTO ledgers (session_id, base, frozen) VALUES (?, ?, ?)"
         " ON CONFLICT (session_id) DO UPDATE SET base = excluded.base, frozen = excluded.frozen",
         (session, row.base, row.frozen),
     )
-    if was and moved:
+    if was and was[0] != row.base:
         state.execute(UNUSED, (was[0],))
 
 
@@ -102,7 +105,7 @@ def read_ledger(state: sqlite3.Connection, session: str) -> Frozen | None:
 def read_row(row: Row | None) -> Frozen | None:
     """Read what a row says that its session has sent."""
     try:
-        return read(row.frozen, make_base(row.lines)) if row else None
+        return read(row.frozen, find_base(row.lines, row.base)) if row else None
     except InputError:
         return None
 
@@ -218,7 +221,7 @@ def write_named(base: Base) -> tuple[str, str]:
     return name_base(base), write_base(base)
 
 
-make_base = lru_cache(maxsize=32)(read_base)
+find_base = lru_cache(maxsize=32)(read_base)
 NOTHING = name_base(Base())
 """The name of a base without a line."""
 
