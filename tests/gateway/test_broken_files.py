@@ -132,3 +132,18 @@ def test_what_leads_elsewhere_is_not_held(house):
     house.run(talk)
     assert "is refused" in json.dumps(house.stand_in.requests[1].body["messages"])
     assert [[deed for _, deed, _ in one] for one in house.decisions()] == [["append"]]
+
+
+def test_a_memory_leaves_the_menu(house):
+    """A memory that is no text when a process starts cannot be loaded: the menu names it no more, and nothing hints."""
+
+    async def talk(gateway):
+        await say(gateway, "One")
+
+    house.run(talk, {**FILES, "memory/private/a.md": "Lisbon.\n", "memory/private/b.md": "Porto.\n"})
+    (house.folder / "memory/private/a.md").write_bytes(b"Lis\0bon")
+    house.run(talk)
+    told = [request.raw.decode() for request in house.stand_in.requests]
+    assert [["private/a.md" in text, "private/b.md" in text] for text in told] == [[True, True], [False, True]]
+    (moved,) = (facts["ledger"] for *_, facts in read_log(house.folder) if "ledger" in facts)
+    assert (moved["rebase"]["ground"], moved["rebase"]["section"]) == ("private", None)

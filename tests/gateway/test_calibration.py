@@ -9,7 +9,7 @@ from house import CONFIG, open_house, open_rows, read_log, say
 from foreword.cli import main
 from foreword.ledger.calibration import Calibration
 from foreword.store.ledgers import read_calibrations, write_calibration
-from foreword.testing import NOON, MovedClock, listen
+from foreword.testing import NOON, MovedClock, listen, write_files
 
 MODEL = "anthropic:claude-sonnet-5"
 WORDS = "The tide was low and the boats lay on their sides in the mud of the old harbour. "
@@ -93,6 +93,35 @@ def test_a_learned_ratio_moves_no_byte_of_a_prompt(tmp_path, run):
     first, second = run(learn)
     texts = [[part["text"] for part in one.body["system"]] for one in (first, second)]
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("user", ["alice", "bob"])
+def test_what_others_taught_is_told_where_all_may_be_seen(tmp_path, user):
+    """In a turn of less than full trust nothing of the events depends on what others' calls have taught."""
+
+    def tell(ratio):
+        folder, clock = tmp_path / str(ratio), MovedClock(NOON)
+        folder.mkdir()
+
+        async def work(stand_in):
+            async with open_house(folder, stand_in, FILES, clock=clock) as gateway:
+                await say(gateway, "One", user=user)
+                with open_rows(folder) as state:
+                    write_calibration(state, Calibration(model=MODEL, calls=50, ratio=ratio, raw=0.5, error=0.01))
+                write_files(folder, {"SOUL.md": WORDS * 59 + "The tide came in."})
+                gateway.workspace.refresh(now=True)
+                await say(gateway, "Two", user=user)
+
+        with listen(clock=clock) as stand_in:
+            asyncio.run(work(stand_in))
+        log = read_log(folder)
+        (moved,) = [facts["ledger"] for kind, *_, facts in log if kind == "prompt_built" and "ledger" in facts]
+        return moved, [facts["cache"] for kind, *_, facts in log if kind == "api_call"][-1]
+
+    (moved, cache), (more, other) = tell(1.2), tell(1.7)
+    assert (moved == more) is (user == "bob")
+    assert (cache["factor"], other["factor"]) == ((1.0, 1.0) if user == "bob" else (1.2, 1.7))
+    assert (cache["predicted"] == other["predicted"]) is (user == "bob")
 
 
 def test_a_window_that_is_smaller_than_it_looks(tmp_path, run):

@@ -198,6 +198,24 @@ def test_what_leaves_the_menu_does_not_wait(house):
     assert ["- MEMORY.md" in request.raw.decode() for request in house.stand_in.requests] == [True, False]
 
 
+def test_names_with_brackets(house):
+    """Memories whose names differ within brackets alone are two, and one that is gone is named no more."""
+
+    async def talk(gateway):
+        house.save(gateway, "memory/private/trip (2023).md", "Lisbon.\n")
+        house.save(gateway, "memory/private/trip (2024).md", "Porto.\n")
+        await say(gateway, "One")
+        (house.folder / "memory/private/trip (2023).md").unlink()
+        gateway.workspace.refresh(now=True)
+        await say(gateway, "Two")
+
+    house.run(talk)
+    told = [request.raw.decode() for request in house.stand_in.requests]
+    assert [[f"trip ({year})" in text for year in (2023, 2024)] for text in told] == [[True, True], [False, True]]
+    (gone,) = (facts["ledger"] for *_, facts in read_log(house.folder) if "ledger" in facts)
+    assert gone["rebase"]["ground"] == "private"
+
+
 def test_a_decision_before_the_edit(house):
     """What is decided about a text that nobody has saved yet holds from the moment in which it is."""
     write_files(house.folder, {"draft/SOUL.md": SOUL.replace("calm", "brand-new")})

@@ -1,5 +1,7 @@
 """Claims about rates: a bucket holds a minute's worth, fills evenly, and says how long to wait."""
 
+from itertools import pairwise
+
 import pytest
 
 from foreword.gateway.guessing import EACH, SHARED, Guesses
@@ -28,14 +30,9 @@ def test_bucket():
     assert each.take("a") > 0
 
 
-def test_an_hour():
-    """A bucket can hold what it gets in any other time, such as an hour."""
-    clock = Seconds()
-    each = Rates(6, clock, seconds=3600)
-    assert [each.take("a") for _ in range(6)] == [0.0] * 6
-    assert each.take("a") == pytest.approx(600.0)
-    clock.now = 600.0
-    assert each.take("a") == 0.0
+def count_in_an_hour(times):
+    """Count the most that fall into one hour."""
+    return max(sum(start <= at < start + 3600 for at in times) for start in times)
 
 
 def test_guesses():
@@ -46,6 +43,28 @@ def test_guesses():
     assert (seen[0], max(seen), min(seen), sum(seen)) == (EACH, EACH, 1, 50 + SHARED)
     clock.now = 3600.0
     assert sum(guesses.take("telegram:0") for _ in range(10)) == EACH
+
+
+@pytest.mark.parametrize(("people", "each", "shared"), [(1, EACH, EACH), (30, 3, SHARED)])
+def test_guesses_in_any_hour(people, each, shared):
+    """However they are spread, no hour has more looks than are said, of one identity or of all but the first ones."""
+    clock = Seconds()
+    guesses = Guesses(clock)
+    looks = {who: [] for who in range(people)}
+    for second in range(0, 3 * 3600, 20):
+        clock.now = float(second)
+        for who in range(people):
+            looks[who] += [second] if guesses.take(f"telegram:{who}") else []
+    more = [at for seen in looks.values() for before, at in pairwise(seen) if at - before < 3600]
+    assert {count_in_an_hour(seen) for seen in looks.values()} == {each}
+    assert count_in_an_hour(more) == shared
+
+
+def test_guesses_are_bounded():
+    """However many identities try, so many are known, and those that tried last."""
+    guesses = Guesses(Seconds(), names=3)
+    assert all(guesses.take(name) for name in "abcd")
+    assert list(guesses._each) == ["b", "c", "d"]
 
 
 def test_apart():

@@ -6,6 +6,7 @@ from bookkeeping import GOVERNING, GPT, MODELS, OPUS, SONNET, House, lines
 from foreword.errors import InputError
 from foreword.ledger import Deed, Ground, replay
 from foreword.ledger.line import Channel, Kind
+from foreword.ledger.listing import find_entry_policy, list_entries
 from foreword.words import Pace, Policy, Trust
 
 
@@ -330,3 +331,20 @@ def test_spans_cover_what_is_sent(model):
         ends = [0, *(span.end for span in block.spans)]
         assert [span.start for span in block.spans] == ends[:-1]
         assert ends[-1] == len(block.text)
+
+
+def test_entries_of_a_listing():
+    """An entry is named by what stands before its price, whatever its path and its description have in brackets."""
+    lines = [
+        "- social/a.md (1,024 tok) — of old (5 tok)",
+        "- trip (2023).md (3 tok)",
+        "- trip (2024).md (3 tok) — Porto (3 tok) — and on",
+        "- trip (7 tok).md (3 tok)",
+    ]
+    names = ["social/a.md", "trip (2023).md", "trip (2024).md", "trip (7 tok).md"]
+    assert list_entries("\n".join(["Menu", *lines])) == dict(zip(names, lines, strict=True))
+    waits = {"memory/trip (2024).md": Policy.COLD}
+    assert [find_entry_policy(waits, name) is Policy.COLD for name in names] == [False, False, True, False]
+    alike = ["- a (3 tok) — x.md (5 tok)", "- a (3 tok) — y.md (5 tok)"]
+    assert list(list_entries("\n".join(alike)).values()) == alike
+    assert not list_entries("\n".join(alike)).keys() <= list_entries(alike[1]).keys()

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from datetime import datetime
 
+from foreword.events.event import Reader
+from foreword.events.visible import sees_all
 from foreword.frozen import frozen
 from foreword.ledger import Book, Frozen, Moment
 from foreword.ledger.calibration import PLAIN, Calibration, learn
@@ -33,6 +35,10 @@ class Books:
         """Take what was sent before a time as lost, where whoever had it has only been there since."""
         known = self.frozen
         return replace(self, frozen=lose(known)) if known and since and known.last.at < since else self
+
+    def reveal(self, reader: Reader) -> "Books":
+        """Leave out what all calls together have taught, unless a reader sees everything: others' calls are in it."""
+        return self if sees_all(reader) else replace(self, calibrations={})
 
     def open(
         self, workspace: Workspace, turn: Turn, now: datetime, *, folded: bool = False, taken: Messages = ()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from foreword.assembly import Assembly
 from foreword.errors import BudgetError, ForewordError, InputError
 from foreword.events.event import EventType
-from foreword.events.reader import find_context
+from foreword.events.reader import find_context, find_reader
 from foreword.events.trace import Step, Trace
 from foreword.frozen import frozen
 from foreword.gateway.admission import ROUGHLY
@@ -191,7 +191,9 @@ class Preparing:
         """Assemble a turn of a session, against what that has sent; one that goes on says nothing new."""
         if is_light(claimed):  # it has another prompt and another past than the other turns of its session
             return await self.assemble(turn)
-        book = books.open(self._workspace, turn, self.now(), folded=folded, taken=claimed.taken)
+        reader = find_reader(turn, claimed.session.lane.clearance, self._workspace.config)
+        told = books.reveal(reader)
+        book = told.open(self._workspace, turn, self.now(), folded=folded, taken=claimed.taken)
         return await self.assemble(turn, book)
 
     async def find_change(self, claimed: Claimed) -> str:

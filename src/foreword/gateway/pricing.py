@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 from foreword.assembly import Assembly
 from foreword.errors import BudgetError, ForewordError
-from foreword.events.event import NOWHERE
+from foreword.events.event import NOWHERE, Reader
+from foreword.events.visible import sees_all
 from foreword.frozen import frozen
 from foreword.gateway.bookkeeping import Books, read_books
 from foreword.gateway.editing import Edit
@@ -24,13 +25,14 @@ from foreword.ledger.state import measure_warm
 from foreword.store.ledgers import read_calibrations
 from foreword.tools.equipped import find_equipped
 from foreword.turn import Message, Turn
-from foreword.words import Policy, Word
+from foreword.words import Policy, Trust, Word
 from foreword.workspace import Workspace
 
 LATELY = timedelta(days=1)
 """A session that was not used for so long is not expected to go on, and no cache holds longer."""
 PROBE = "What would be said here."
 """A text by which it is found out what depends on a file, also where there is no such file any more."""
+EVERYTHING = Reader(user="", clearance=Trust.FULL)
 Supposes = Callable[[Turn, Ledger], Assembly]
 
 
@@ -112,7 +114,11 @@ def see_all(_: Session) -> bool:
 
 
 def read_known(
-    state: sqlite3.Connection, now: datetime, only: str = "", sees: Callable[[Session], bool] = see_all
+    state: sqlite3.Connection,
+    now: datetime,
+    only: str = "",
+    sees: Callable[[Session], bool] = see_all,
+    reader: Reader = EVERYTHING,
 ) -> Known:
     """Read what the state knows of the sessions that were used lately, or of one, as far as somebody sees them."""
     asked = f"SELECT {COLUMNS} FROM sessions WHERE id IN (SELECT session_id FROM ledgers) ORDER BY used DESC"
@@ -121,7 +127,8 @@ def read_known(
     going = [
         Going(
             session=one,
-            books=read_books(state, one.id, one.created),  # an engine that runs is believed to have run since
+            # An engine that runs is believed to have run since.
+            books=read_books(state, one.id, one.created).reveal(reader),
             incoming=find_last(state, one),
             past=read_past(state, one.id),
         )
@@ -130,7 +137,7 @@ def read_known(
     return Known(
         going=tuple(one for one in going if one.books.frozen),
         idle=0 if only else len(found) - len(chosen),
-        calibrations=read_calibrations(state),
+        calibrations=read_calibrations(state) if sees_all(reader) else {},
     )
 
 

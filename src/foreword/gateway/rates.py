@@ -6,7 +6,7 @@ from collections.abc import Callable
 from foreword.frozen import frozen
 
 MOST = 10_000  # names; who asks from more addresses than that at once is forgotten first
-MINUTE, HOUR = 60.0, 3600.0
+MINUTE = 60.0
 
 
 @frozen(eq=True)
@@ -18,13 +18,10 @@ class Level:
 
 
 class Rates:
-    """Buckets by name, each as large as what it gets in a minute, or in as many seconds as are said."""
+    """Buckets by name, each as large as what it gets in a minute."""
 
-    def __init__(
-        self, most: int, clock: Callable[[], float] = time.monotonic, names: int = MOST, *, seconds: float = MINUTE
-    ) -> None:
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic, names: int = MOST) -> None:
         self._most = float(most)
-        self._seconds = seconds
         self._clock = clock
         self._names = names
         self._levels: dict[str, Level] = {}
@@ -33,10 +30,8 @@ class Rates:
         """Take one from a bucket; return 0, or the seconds to wait where there is none."""
         now = self._clock()
         level = self._levels.pop(name, None)  # and put back at the end, so that the first one is the longest unused
-        left = (
-            self._most if level is None else min(self._most, level.left + (now - level.at) * self._most / self._seconds)
-        )
-        wait = 0.0 if left >= 1.0 else (1.0 - left) * self._seconds / self._most
+        left = self._most if level is None else min(self._most, level.left + (now - level.at) * self._most / MINUTE)
+        wait = 0.0 if left >= 1.0 else (1.0 - left) * MINUTE / self._most
         self._levels[name] = Level(left=left if wait else left - 1.0, at=now)
         if len(self._levels) > self._names:
             del self._levels[next(iter(self._levels))]

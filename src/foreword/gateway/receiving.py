@@ -34,7 +34,7 @@ SEEN = "Others can read that code here, so it is good no more. Ask the owner for
 HELP = "Write to me in your own words, and I answer."
 STRANGER = "I do not know you yet. If the owner gave you a code, send it to me here: /pair CODE."
 ELSEWHERE = "Pairing works in private alone. Write to me directly."
-TOO_MANY = "Too many codes were tried. Wait a quarter of an hour, and try again."
+TOO_MANY = "Too many codes were tried. Wait an hour, and try again."
 
 LATEST = """
 SELECT text, received AS moment FROM turns WHERE key = ?1 OR key > ?2 AND key < ?3

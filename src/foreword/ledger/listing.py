@@ -1,5 +1,6 @@
 """Listings: the menu of memories is one section of many files, and what holds for a file holds for its line there."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ from foreword.ledger.line import Base, Line
 from foreword.ledger.wanted import Wanted, find_policy
 from foreword.words import Policy
 
+PRICE = re.compile(r" \([0-9,]+ tok\)(?= — |$)")  # behind the path, which may have brackets of its own
 STORES = "memory/"  # the folder that lines of a menu leave out
 
 
@@ -23,8 +25,13 @@ class Waiting:
 
 
 def list_entries(text: str) -> dict[str, str]:
-    """List what a listing names, each with its line."""
-    return {line[2:].partition(" (")[0]: line for line in text.split("\n") if line.startswith("- ")}
+    """List what a listing names, each with its line; of two that cannot be told apart the second is its whole line."""
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        if line.startswith("- "):
+            name = PRICE.split(line[2:], maxsplit=1)[0]
+            found[line if name in found else name] = line
+    return found
 
 
 def hold_entries(told: Mapping[str, Line], wanted: Wanted, *, warm: bool) -> tuple[Wanted, tuple[Waiting, ...]]:

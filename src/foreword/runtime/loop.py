@@ -16,8 +16,11 @@ from typing import Any, Protocol
 from foreword.assembly import Assembly
 from foreword.events.event import EventType, Level
 from foreword.events.listening import Listeners
+from foreword.events.reader import find_reader
 from foreword.events.trace import Step, Teller
+from foreword.events.visible import sees_all
 from foreword.ledger import Deed, Standing
+from foreword.ledger.calibration import PLAIN, Calibration
 from foreword.ledger.telling import tell_standing
 from foreword.prices import measure_prefix
 from foreword.runtime.accounting import Accounting
@@ -96,14 +99,13 @@ class Loop:
         opened = self._models.find(assembly.turn.model)
         # Under the key of the conversation, what stands apart from it would take its place in the cache.
         opened = replace(opened, keyed=False) if work.apart else opened
-        known = self._workspace.kept.find_calibration(assembly.terms.meter.facts.name)
         accounting = Accounting(
             assembly,
             opened.shape,
             work.frozen,
             turn,
             diagnosed=self._is_diagnosed(assembly),
-            known=known,
+            known=self._find_learned(assembly),
             remembers=opened.remembers,
         )
         return Line(
@@ -120,6 +122,14 @@ class Loop:
             max_tokens=self._bounds.max_tokens,
             seconds=self._bounds.seconds,
         )
+
+    def _find_learned(self, assembly: Assembly) -> Calibration:
+        """Find what all calls together have taught of the model's tokens, where everything may be seen; else nothing.
+
+        Others' private turns are in it, and so it would tell of them in the events of this one.
+        """
+        reader = find_reader(assembly.turn, assembly.clearance.level, self._workspace.config)
+        return self._workspace.kept.find_calibration(assembly.terms.meter.facts.name) if sees_all(reader) else PLAIN
 
     def _is_diagnosed(self, assembly: Assembly) -> bool:
         """Whether the owner wants a provider asked why its cache missed."""

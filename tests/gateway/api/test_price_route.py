@@ -3,6 +3,11 @@
 import pytest
 from served import CONFIG, serve_workspace
 
+from foreword.ledger.calibration import Calibration
+from foreword.store.ledgers import write_calibration
+from foreword.store.state import use_state
+
+MODEL = "anthropic:claude-sonnet-5"
 SOUL = "".join(f"{number}. Say less than you know, and never more than you were asked.\n" for number in range(1, 90))
 EDITED = SOUL.replace("40. Say less", "40. Say more")
 FILES = {
@@ -47,6 +52,20 @@ def test_others_see_their_own(house):
         assert [one["user"] for one in told["sessions"]] == [user]
         assert told["sha256"] is None
         assert sum(told["spared"].values()) + told["idle"] == 0
+
+
+def test_what_all_calls_have_taught(house):
+    """Prices are corrected by everybody's calls for who sees everything; others are told plain ones."""
+    told = {}
+    for ratio in (1.2, 1.7):
+        with use_state(house.folder) as state, state:
+            write_calibration(state, Calibration(model=MODEL, calls=50, ratio=ratio, raw=0.5, error=0.01))
+        for user in ("alice", "bob"):
+            priced = ask(house, user, path="SOUL.md", text=EDITED).json()
+            told[user, ratio] = ([one["offers"] for one in priced["sessions"]], priced["fresh"])
+    assert told["bob", 1.2] == told["bob", 1.7]
+    assert told["bob", 1.2][1]["tokens"] > 500
+    assert told["alice", 1.2] != told["alice", 1.7]
 
 
 def test_one_session(house):

@@ -148,7 +148,7 @@ def ask(desk: Desk, asked: PriceRequest) -> dict[str, Any]:
         return everything or (session.lane.user == desk.user and session.lane.clearance <= clearance)
 
     with use_state(desk.folder) as state:
-        known = read_known(state, now, asked.session or "", sees)
+        known = read_known(state, now, asked.session or "", sees, desk.make_reader())
     if asked.session and not known.going:
         raise missing("session")
     place = find_place(edit.path, desk.config) if everything else desk.make_turn()
