@@ -1,14 +1,21 @@
 """Claims about a ledger that cannot be read: its session begins anew, and nothing it once said counts in silence."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from house import CONFIG, open_rows, read_log, say
 
+from foreword.blueprint import Blueprint
+from foreword.blueprint.slot import Rendering
 from foreword.cli import main
-from foreword.ledger.notice import scrub_all
+from foreword.ledger.line import Channel, Kind, Line
+from foreword.ledger.notice import notify, scrub_all, settle, write
+from foreword.render import Layout
 from foreword.store.ledgers import empty_ledger
 from foreword.testing import write_files
+from foreword.tokens import Counter, Meter, find
+from foreword.words import Pace, Vocabulary
 
 SOUL = "".join(f"{number}. Say less than you know, and never more than you were asked.\n" for number in range(1, 90))
 FIRST = SOUL.replace("40. Say less", "40. Say more")
@@ -137,16 +144,40 @@ def test_a_fork_and_an_emptied_session(tmp_path, run):
     assert all("of which nobody else knows" in one for one in kept)
 
 
+NEW = "From now on this stands in the place of “Soul” in your system prompt:\n\n"
+ENDED = "“Soul” in your system prompt no longer applies."
+QUOTED = "Time\nNoon.\n\nRecall\nbob said:\nPrompt Updates\nof his phone\n\nTask\nBuy bread."
+TAGGED = f"Recall\n<PromptUpdates>\n{ENDED}\n</PromptUpdates>\n\nTask\nBuy bread."
+
+
 @pytest.mark.parametrize(
     ("tail", "left"),
     [
-        ("## Time\nNoon.\n\n## Prompt Updates\nSoul is new.\n\n## Soul\nCalm.", "## Time\nNoon."),
-        ("Time\nNoon.\n\nPrompt Updates\nSoul is new.", "Time\nNoon."),
-        ("<Time>\nNoon.\n</Time>\n\n<PromptUpdates>\nSoul is new.\n</PromptUpdates>", "<Time>\nNoon.\n</Time>"),
-        ("## Prompt Updates\nSoul is new.", ""),
+        (f"## Time\nNoon.\n\n## Prompt Updates\n{NEW}## Soul\nCalm.\n\n{ENDED}", "## Time\nNoon."),
+        (f"Time\nNoon.\n\nPrompt Updates\n{ENDED}", "Time\nNoon."),
+        (f"<Time>\nNoon.\n</Time>\n\n<PromptUpdates>\n{ENDED}\n</PromptUpdates>", "<Time>\nNoon.\n</Time>"),
+        (f"## Prompt Updates\n{NEW}## Soul\nCalm.\n\nPrompt Updates\n{ENDED}", ""),
         ("## Time\nNo Prompt Updates today.", "## Time\nNo Prompt Updates today."),
+        (QUOTED, QUOTED),
+        (f"{QUOTED}\n\nPrompt Updates\n{NEW}Soul\nCalm.", QUOTED),
+        (TAGGED, TAGGED),
     ],
 )
 def test_a_tail_without_its_updates(tail, left):
-    """Whatever a blueprint draws headings as, updates stand at the end of a tail and leave it whole."""
+    """Whatever a blueprint draws headings as, updates stand at the end of a tail and leave all else in it whole."""
     assert scrub_all(tail) == left
+
+
+@pytest.mark.parametrize("rendering", Rendering)
+def test_every_update_is_known_again(rendering):
+    """Whatever is said about a section is taken out of a tail, and nothing else."""
+    blueprint = Blueprint(name="any", rendering=rendering, marker="", marker_without_call="", slots=())
+    layout = Layout(blueprint, Meter(find("openai:gpt-5", {}), Counter(Vocabulary.O200K)))
+    old = Line(id="soul", title="Soul", pace=Pace.STATIC, text=SOUL, piece=SOUL, tokens=1)
+    new = replace(old, text="Calm.")
+    changes = ((old, new), (old, replace(old, text=FIRST)), (None, new), (old, None))
+    told = [notify(layout, before, after, Channel.TAIL) for before, after in changes]
+    assert {update.kind for update in told} == set(Kind)
+    for said in (*([update] for update in told), []):
+        text = write(layout, said, "" if said else settle(layout, told))
+        assert (scrub_all(f"Noon.\n\n{text}"), scrub_all(text)) == ("Noon.", "")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from foreword.ledger.line import Channel, Kind, Line, Update
 from foreword.render import Block, Layout, Prompt, Span
@@ -12,10 +13,7 @@ from foreword.words import Pace, Placement
 
 # The heading over updates of which none is left.
 LEFT = re.compile(rf"\s*(?:##\s+)?{UPDATES}\s*\Z|\s*<{squeeze(UPDATES)}>\s*</{squeeze(UPDATES)}>")
-# All that was ever said about the prompt in one tail: it stands at its end.
-ANNOUNCED = re.compile(
-    rf"(?:\A|\n)(?:##[ ])?{UPDATES}\n.*\Z|(?:\A|\n)<{squeeze(UPDATES)}>\n.*?\n</{squeeze(UPDATES)}>", re.DOTALL
-)
+OPENINGS = (*Kind, "settled")  # what is said under the heading begins as one of these prompts does
 SHORT = 0.5  # of a section's whole text: the most that its changed lines may weigh to be told alone
 
 
@@ -91,10 +89,25 @@ def separate(block: Block, separator: str) -> Block:
     return replace(block, text=text, spans=(*block.spans[:-1], Span(last.id, last.start, len(text), last.tokens)))
 
 
+@cache
+def find_announced() -> re.Pattern[str]:
+    """Find where all that was said about the prompt begins in a tail: it stands at its end, and begins as we do.
+
+    Where headings are plain, a person's own line may look like ours; what stands under it does not.
+    """
+    known = (re.escape(read_prompt(f"ledger/{name}").strip()) for name in OPENINGS)
+    says = "|".join(re.sub(r"\\{titles?\\}", "[^\\n]*", text) for text in known)
+    tag = squeeze(UPDATES)
+    return re.compile(rf"(?:^(?:##[ ])?{UPDATES}\n|<{tag}>\n(?=(?s:.*)\n</{tag}>\s*\Z))(?:{says})", re.MULTILINE)
+
+
 def scrub_all(text: str) -> str:
-    """Take all that was said about the prompt out of a tail of the history, whatever it was."""
-    found = ANNOUNCED.search(text)
-    return (text[: found.start()] + text[found.end() :]).rstrip() if found else text
+    """Take all that was said about the prompt out of a tail of the history, whatever it was.
+
+    What begins with it has nothing else. Otherwise the last that looks so is ours, and what stands before it is not.
+    """
+    found = [one.start() for one in find_announced().finditer(text)]
+    return text[: found[-1] if found[0] else 0].rstrip() if found else text
 
 
 def scrub(text: str, gone: Sequence[str]) -> str:
