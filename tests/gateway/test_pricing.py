@@ -145,11 +145,13 @@ def test_a_file_of_one_person(tmp_path, run, ask):
 
 
 def test_a_file_that_is_gone(tmp_path, run, ask):
-    """A file that was deleted is an edit, too; one that never was is refused."""
+    """A file that was deleted is an edit, too, that cannot wait; one that never was is refused."""
     run(talk_a_while, FILES)
     (tmp_path / "USER.md").unlink()
     (one,) = ask("USER.md", "--json")["sessions"]
-    assert one["user"] == "alice"
+    assert (one["user"], one["best"], one["deed"]) == ("alice", "now", "rebase")
+    assert [offer["allowed"] for offer in one["offers"]] == [True, False, False, False]
+    assert "append (not allowed)" in ask("USER.md")
     assert "gone" in ask("USER.md", "--apply", "cold", code=2)
     assert "there is no NOTHING.md" in ask("NOTHING.md", code=2)
 

@@ -32,7 +32,7 @@ class Offer:
     usd: bool
     """Whether the costs are US dollars; else tokens of input, where no price is known."""
     allowed: bool = True
-    """Whether it may be done: what governs safety does not travel in a message of a user."""
+    """Whether it may be done: what governs safety does not travel in a message of a user, and what is gone leaves."""
 
     @property
     def total(self) -> float:
@@ -64,16 +64,17 @@ def quote(frozen: Frozen, wanted: Wanted, moment: Moment) -> Quote:
     moved = weigh(case, min(change.block for change in changes))
     more = moved.base.tokens - frozen.base.tokens
     appended = sum(update.tokens for update in weigh(case, case.none).appended)
-    able = moment.facts.system_messages or not any(change.governs for change in changes)
+    waits = not any(change.private for change in changes)
+    able = waits and (moment.facts.system_messages or not any(change.governs for change in changes))
     now = (moved.lost, more, moved.lost * (rates.write - rates.read) + more * rates.write, True)
     said = (0, appended, appended * rates.write, able)
     # What costs nothing is done at once, so where nothing can be lost these three are one act.
-    behind, later = (said, (0, more, 0.0, True)) if moved.lost else (now, now)
+    behind, later = (said, (0, more, 0.0, waits)) if moved.lost else (now, now)
     amounts = (
         (Policy.NOW, *now),
         (Policy.APPEND, *behind),
         (Policy.COLD, *later),
-        (Policy.NEXT_SESSION, 0, 0, 0.0, True),
+        (Policy.NEXT_SESSION, 0, 0, 0.0, waits),
     )
     offers = tuple(
         Offer(

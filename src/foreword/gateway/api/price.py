@@ -50,7 +50,9 @@ class OfferShape(Told):
     calls: int = Field(description="The further calls that are expected.")
     total: float
     unit: Literal["usd", "tokens"] = Field(description="Tokens of input where no price is known.")
-    allowed: bool = Field(description="Whether it may be done: what governs safety travels in no message of a user.")
+    allowed: bool = Field(
+        description="Whether it may be done: safety travels in no user's message, and what is gone cannot wait."
+    )
 
 
 class QuoteShape(Told):
