@@ -78,7 +78,8 @@ PLACES = ({}, {"situation": "dm"}, {"situation": "dm", "room": "den"}, {"situati
 def test_ones_own_folder_is_nobody_elses_project(user, way, place):
     """Whoever opens another's folder as their project reads nothing of it, by no link and no spelling.
 
-    Its owner reads it where nobody else reads the reply. Seen to fail while the reader did not know who speaks.
+    Its owner reads it where nobody else reads the reply, unless it is a link that leads out of another project, which
+    nobody follows. Seen to fail while the reader did not know who speaks.
     """
     config = {
         "owner": "alice",
@@ -95,6 +96,7 @@ def test_ones_own_folder_is_nobody_elses_project(user, way, place):
         turn = Turn(user=user, project=f"{folder}/ws/{way}", model="openai:gpt-5", **place)
         with open_at(f"{folder}/ws") as workspace:
             told = "\n".join(see(workspace, turn).values())
-    own = user == "bob" and place in ({"situation": "dm"}, {"situation": "system"}) and way != WAYS[-1]
+    alone = place in ({"situation": "dm"}, {"situation": "system"})
+    own = user == "bob" and alone and way not in ("by-file", "users/alice/..")
     assert ("kanariof users/bob/CLAUDE.md" in told) == own
     assert own or "kanariof" not in told

@@ -101,6 +101,7 @@ def test_command(once, provider):
     assert run.code == 0
     assert "private/NOTES.md" in run.out
     assert once("/memry").code == 2
+    assert (once("/quit").code, once(piped=b"/quit").err) == (0, "")
     assert provider.requests == []
 
 

@@ -2,10 +2,15 @@
 
 import stat
 import threading
+from contextlib import closing
 
 import pytest
 
+from foreword.gateway.lane import Lane
+from foreword.gateway.telling import tell_there
+from foreword.store.state import open_state
 from foreword.testing import Called, Hangs, Says
+from foreword.words import Trust
 
 
 def list_said(provider, number=-1) -> list[str]:
@@ -108,6 +113,20 @@ def test_left_behind(chat, provider):
     terminal.send("Another one.")
     terminal.see("Yes.")
     assert terminal.screen.text.count("Once.") == 1
+
+
+def test_letters(chat, once, folder):
+    """What the agent sent by itself since somebody last spoke is shown when they look, and once."""
+    assert once("Hello.").code == 0
+    lane = Lane(agent="reid", user="alice", channel="terminal", room="", clearance=Trust.FULL)
+    with closing(open_state(folder / ".foreword").connection) as state:
+        tell_there(state, lane, "", "The cellar is **wet**.")
+    terminal = chat()
+    terminal.see("The cellar is wet.")
+    terminal.wait_for_prompt()
+    terminal.send("Thanks.")
+    terminal.see("Yes.")
+    assert terminal.screen.text.count("The cellar is wet.") == 1
 
 
 def test_reload_and_memory(chat, provider, folder):

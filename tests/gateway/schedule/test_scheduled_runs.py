@@ -12,6 +12,7 @@ from foreword.gateway.message import Incoming, State
 from foreword.gateway.opening import Options, open_gateway
 from foreword.sources.builtin import read_prompt
 from foreword.testing import Called, MovedClock, Says, make_workspace
+from foreword.words import Trust
 
 DAILY = 'schedule: [{name: brief, cron: "0 8 * * *", user: alice, say: "Morning check.", delivery: %s%s}]\n'
 BEAT = "schedule: [{name: beat, heartbeat: 30m, user: alice}]\n"
@@ -87,6 +88,21 @@ def test_nobody_can_be_notified(tmp_path, stand_in):
     body = stand_in.requests[0].body
     assert "notify_user" not in list_tools(body)
     assert "notify_user" not in read_message(body)
+
+
+def test_nobody_is_reached(tmp_path, stand_in):
+    """A run whose reply should leave and cannot is no silence: the log and the list of schedules say why."""
+    stand_in.follow(Says(text="All is well."))
+
+    async def run():
+        async with open_clockwork(tmp_path, stand_in, DAILY % ("always", ""), channels=()) as house:
+            await house.at(8)
+            (planned,) = await house.gateway.scheduler.list("alice", Trust.FULL)
+            return planned.note
+
+    note = asyncio.run(run())
+    assert note.startswith("nobody is reached: alice has no address that anything delivers to")
+    assert [error for kind, _, error, _ in read_log(tmp_path) if kind == "channel_error"] == [note]
 
 
 def test_a_place_in_the_tree(tmp_path, stand_in):

@@ -23,7 +23,7 @@ class Later:
 
     def __init__(self, gateway: Gateway, console: Console) -> None:
         self.known: set[str] = set()
-        """The turns whose answers are shown here, or will be."""
+        """The turns whose answers are shown here, or will be, and the places of letters that are."""
         self._gateway = gateway
         self._console = console
         self._waiting: set[asyncio.Task[None]] = set()
@@ -39,8 +39,8 @@ class Later:
         for exchange in missed:
             self._show(exchange)
         for letter in find_letters(await sessions.read(session)):
-            if letter.turn not in self.known:
-                self.known.add(letter.turn)
+            if (place := f"{session} {letter.position}") not in self.known:
+                self.known.add(place)
                 self._console.print(Page(letter.stretch.told[-1].text))
 
     def wait_for(self, exchange: Exchange) -> None:
