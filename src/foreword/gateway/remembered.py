@@ -29,12 +29,14 @@ class Going:
         self.rows: Known = {}
         self.size = 0
         self.ledger: tuple[str, str, Frozen] | None = None
-        """What it has sent, with the row that says so and the name of its base; many sessions share one of these."""
+        """What it has sent, with the row that says so and the name of its base."""
 
     def weigh(self) -> int:
         """Weigh it again, and return by how much more that is."""
-        before, kept = self.size, len(self.ledger[0]) if self.ledger else 0
-        self.size = kept + sum([len(found[2]) for found, _ in self.rows.values()])
+        before, self.size = self.size, sum([len(found[2]) for found, _ in self.rows.values()])
+        if self.ledger:
+            row, _, frozen = self.ledger
+            self.size += len(row) + len(frozen.base.text)
         return self.size - before
 
 
