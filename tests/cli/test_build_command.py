@@ -337,12 +337,16 @@ def test_withheld_is_told_to_the_owner(say):
     assert rows["user"]["sha256"] is None
 
 
-def test_a_spoiled_text(say, folder):
-    """That a built-in text stands in for a file that cannot be used is said, also where only the prompt is printed."""
-    (folder / "SOUL.md").write_bytes(b"\xff\xfe")
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("SOUL.md", "save it as UTF-8; the built-in text stands in"), ("IDENTITY.md", "save it as UTF-8")],
+)
+def test_a_spoiled_text(say, folder, path, said):
+    """That something else stands in for a file that cannot be used is said, also where only the prompt is printed."""
+    (folder / path).write_bytes(b"\xff\xfe")
     answer = say("build")
     assert answer.code == 0
-    assert "SOUL.md is not UTF-8 in line 1; save it as UTF-8; the built-in text stands in" in answer.err
+    assert f"{path} is not UTF-8 in line 1; {said}" in answer.err
 
 
 def test_an_unknown_room(say):

@@ -233,14 +233,15 @@ def test_nothing_to_decide(tmp_path, run, ask):
 
 
 def test_one_session_of_many(tmp_path, run, ask):
-    """A decision is about all sessions: it is made although the one that was asked about differs in nothing."""
+    """One session can be asked about; a decision is about all of them, and is not made as if it were about one."""
     run(talk_a_while, FILES)
     write_files(tmp_path, {"USER.md": "Alice binds books, and boats.\n", "draft.md": EDITED})
     draft = str(tmp_path / "draft.md")
     sessions = ask("SOUL.md", "--with", draft, "--json")["sessions"]
     other = next(one["session"] for one in sessions if one["user"] == "bob")
     assert ask("USER.md", "--session", other, "--json")["sessions"] == []
-    assert "decided about this edit" in ask("USER.md", "--apply", "cold", "--session", other)
+    assert "in all sessions" in ask("USER.md", "--apply", "cold", "--session", other, code=2)
+    assert ask("--decided", "--json") == []
 
 
 def test_a_session_that_was_not_used_lately(tmp_path, clock, run, ask):

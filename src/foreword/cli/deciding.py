@@ -38,9 +38,8 @@ def decide(args: Namespace, workspace: "Workspace", edit: "Edit", now: datetime)
     if not pricing.prices and fresh is None and args.apply != "auto":
         raise InputError(f"{edit.path} is in no prompt, so there is nothing to decide")
     policy = Policy(args.apply)
-    everywhere = ask(Namespace(**{**vars(args), "session": ""}), workspace, edit, now)[0] if args.session else pricing
-    if policy is not Policy.AUTO and not is_open(everywhere, edit, policy):
-        leave(args, everywhere, edit, fresh)
+    if policy is not Policy.AUTO and not is_open(pricing, edit, policy):
+        leave(args, pricing, edit, fresh)
         return
     with use_state(workspace.state) as state:
         if policy is Policy.AUTO:

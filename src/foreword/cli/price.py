@@ -37,6 +37,8 @@ def run(args: Namespace) -> int:
 
     if bool(args.file) == args.decided:
         raise InputError("which file? Write: foreword price FILE; what was decided has: foreword price --decided")
+    if args.apply and args.session:
+        raise InputError("a decision is about the edit, in all sessions; write --apply without --session")
     with open_here(args) as workspace:
         if args.decided:
             show_decided(args, workspace)

@@ -97,7 +97,7 @@ def find_losses(assembly: "Assembly") -> "Iterator[str]":
 
     items = (getattr(one, "item", one) for run in assembly.fit.runs for one in run.items)
     sections = (item for item in items if isinstance(item, Section))
-    yield from (one.note for one in sections if one.note and (one.lost or one.note.endswith(STANDS_IN)))
+    yield from (one.note for one in sections if one.note and (one.lost or one.broken or one.note.endswith(STANDS_IN)))
 
 
 def make_turn(args: Namespace, workspace: "Workspace") -> "Turn":

@@ -250,6 +250,6 @@ def add_up(used: list[tuple[Usage, float | None]]) -> dict[str, Any]:
     said: dict[str, Any] = {
         "calls": len(used),
         "total_tokens": sum(usage.tokens_in + usage.tokens_out for usage, _ in used),
-        "total_cost_usd": sum(priced) if priced else None,
+        "total_cost_usd": round(sum(priced), 10) if priced else None,
     }
     return said | ({"unpriced_calls": len(used) - len(priced)} if len(priced) < len(used) else {})
