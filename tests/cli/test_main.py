@@ -89,10 +89,14 @@ def test_closed_streams(folder, line, closed):
     assert all(path.read_bytes() == text for path, text in before.items())
 
 
-def test_a_full_disk(folder):
-    """An output that takes nothing more is a message in words."""
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_full_disk(folder, buffered):
+    """An output that takes nothing more is a message in words, whenever that is noticed."""
+    environ = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
     with open("/dev/full", "w", encoding="utf-8") as full:
-        run = subprocess.run([*RUN, "status"], cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        run = subprocess.run(
+            [*RUN, "status"], cwd=folder, env=environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert (run.returncode, run.stderr) == (2, "foreword: No space left on device\n")
 
 

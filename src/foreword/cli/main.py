@@ -26,15 +26,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         # argparse leaves this way after --help and --version.
         return int(done.code or 0)
     except BrokenPipeError:
-        # What reads our output has gone; at exit, Python would try to flush once more and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        leave_unwritten()
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
     except (ForewordError, OSError) as error:
         complain(describe(error))
+        try:
+            sys.stdout.flush()
+        except OSError:
+            leave_unwritten()
         return NO_FIT if isinstance(error, BudgetError) else BAD_INPUT
     return code
+
+
+def leave_unwritten() -> None:
+    """Leave what the output does not take: at exit, Python would try to write it once more and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def describe(error: ForewordError | OSError) -> str:
