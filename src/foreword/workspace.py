@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from foreword.assemble import assemble, decide
 from foreword.assembly import Assembly
 from foreword.blueprint import Blueprint
 from foreword.blueprint import load as load_blueprint
-from foreword.blueprint.hook import GROUP, Hook
+from foreword.blueprint.installed import find_hooks
 from foreword.config import Config, load
-from foreword.config.structure import structure
-from foreword.errors import ConfigError, Fault, InputError, UnknownName, WorkspaceError, suggest
+from foreword.errors import ConfigError, Fault, InputError, UnknownName, WorkspaceError
 from foreword.ledger import NOTHING_FROZEN, Ledger
 from foreword.memo import Memo
 from foreword.memory import Memory
@@ -55,9 +54,6 @@ from foreword.tools.skills import read_skill
 from foreword.trust import has_company
 from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Trust, Vocabulary
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 CONFIG = "foreword.yaml"
@@ -328,7 +324,7 @@ class Workspace:
             config=config,
             files=self.files,
             measure=measure,
-            hooks=find_hooks(config.prompt.hooks, text),
+            hooks=find_hooks(config.prompt.hooks, text, CONFIG),
             characters=self.kept.find_character,
             archives=self.kept.find_archived,
             memories=self if config.memory.recall else None,
@@ -364,41 +360,3 @@ def find_tools(named: Toolset | None, mode: Mode, facts: ModelFacts) -> Toolset:
     if mode is Mode.NONE or (mode is Mode.MINIMAL and not facts.tools):
         return NO_TOOLS
     return BUILT_IN if named is None else named
-
-
-def find_hooks(names: Sequence[str], text: str) -> Mapping[str, Hook]:
-    """Load the hooks that the configuration's text names; an installed package alone changes no prompt."""
-    if not names:
-        return {}
-    from importlib.metadata import entry_points
-
-    from foreword.config.composer import compose
-
-    installed = {point.name: point for point in entry_points(group=GROUP)}
-    if unknown := [at for at, name in enumerate(names) if name not in installed]:
-        places = structure(compose(text, CONFIG), Config, CONFIG).places
-        raise ConfigError(
-            [
-                Fault(
-                    file=CONFIG,
-                    line=places["prompt", "hooks", at].line,
-                    message=f"unknown hook {names[at]!r}{suggest(names[at], sorted(installed))}",
-                )
-                for at in unknown
-            ]
-        )
-    return {name: load_hook(name, installed[name]) for name in names}
-
-
-def load_hook(name: str, point: "EntryPoint") -> Hook:
-    """Load one hook; whatever goes wrong in somebody's own module is told with the hook's name."""
-    try:
-        hook = point.load()
-    except Exception as error:  # noqa: BLE001 - importing somebody's own code may raise anything
-        raise InputError(
-            f"hook {name!r} cannot be loaded from {point.value}: {type(error).__name__}: {error}"
-        ) from None
-    if not callable(hook):
-        raise InputError(f"hook {name!r} is {point.value}, which is no function")
-    found: Hook = hook
-    return found
