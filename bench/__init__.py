@@ -8,7 +8,7 @@ from foreword.simulate import benchmark
 
 MODULES = (
     "warm", "cold", "start", "memory", "signal", "arithmetic", "living", "cache_local", "events", "gateway",
-    "long_sessions", "telegram", "local",
+    "long_sessions", "telegram", "local", "first_answer", "tokenizers",
 )  # fmt: skip
 
 

@@ -1,8 +1,14 @@
-"""Counts for property tests: small and always the same in the suite, full ones in `make soak`."""
+"""Counts for property tests, a copy of the sample workspace, and a guard over `examples/`."""
 
 import os
+import shutil
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SEEN = pytest.StashKey[dict[str, tuple[int, int]]]()
 
 # A generated workspace is large, and each example writes it to the disk.
 CALM = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -13,3 +19,35 @@ QUICK = {"derandomize": True, "database": None, "phases": (Phase.explicit, Phase
 settings.register_profile("suite", max_examples=30, **QUICK, **CALM)
 settings.register_profile("soak", max_examples=400, **CALM)
 settings.load_profile("soak" if os.environ.get("FOREWORD_SOAK") else "suite")
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    """Copy the sample workspace, so that a test may write into it."""
+    copy = tmp_path / "sample"
+    shutil.copytree(EXAMPLES / "assistant", copy, ignore=shutil.ignore_patterns(".foreword"))
+    return copy
+
+
+def list_examples() -> dict[str, tuple[int, int]]:
+    """Return size and time of every file in `examples/`, those that git ignores too."""
+    files = (path for path in EXAMPLES.rglob("*") if path.is_file())
+    return {str(path.relative_to(EXAMPLES.parent)): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remember `examples/`; with xdist only the controller does, which lives as long as every worker."""
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[SEEN] = list_examples()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that wrote into `examples/`."""
+    before = session.config.stash.get(SEEN, None)
+    if before is None:
+        return
+    after = list_examples()
+    if changed := sorted(name for name in before | after if before.get(name) != after.get(name)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter.write_line(f"\nThe run wrote into the tree: {', '.join(changed[:20])}", red=True)

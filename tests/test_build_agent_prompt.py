@@ -17,11 +17,11 @@ CHANNEL = "## Channel\nYou are responding via web.\nThe user reads this in the w
 TIME = "## Current Time\nSunday, November 15, 2026 01:00 PM (Europe/Paris)"
 MEMORY = """\
 ## Memory
-Your long-term memory is reached through the read_memory and save_memory tools.
-IMPORTANT: what a person likes, what was said before, which projects run, what you were asked to remember — call \
-read_memory FIRST, then answer.
-The conversation in front of you is no substitute; look it up.
-A thing you are asked to remember is saved with save_memory at once."""
+You have long-term memory, reached with the read_memory and save_memory tools.
+IMPORTANT: Before answering any question about what the user prefers, what was said in earlier conversations, which \
+projects are under way, or anything you were asked to remember, call read_memory FIRST.
+Do not guess, and do not answer from this conversation alone. Check your memory.
+When the user asks you to remember something, call save_memory at once."""
 CHANGES = """\
 They change when the user tells you to "always do X" or "never do Y".
 Keep such a change with the update_instructions tool."""
@@ -57,6 +57,12 @@ SECTIONS = {
     "tool_names": (TOOLS, ""),
 }
 EVERY = [some for size in range(len(GIVEN) + 1) for some in combinations(GIVEN, size)]
+
+
+@pytest.fixture(autouse=True)
+def server_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server's zone be UTC, whatever this machine's is."""
+    monkeypatch.setenv("TZ", "UTC")
 
 
 def build(now: datetime = NOON, **facts: Any) -> str:
@@ -208,6 +214,12 @@ def test_time(now: datetime, zone: str | None, said: str) -> None:
 def test_bad_zone(zone: str) -> None:
     """A zone that is not known is UTC."""
     assert find(build(timezone=zone), "Current Time") == "Sunday, November 15, 2026 12:00 PM (UTC)"
+
+
+def test_the_zone_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a time zone the server's is used."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    assert find(build(), "Current Time") == "Sunday, November 15, 2026 01:00 PM (Europe/Berlin)"
 
 
 def test_now_by_itself() -> None:

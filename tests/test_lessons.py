@@ -12,6 +12,7 @@ import pytest
 
 from foreword import Assembly, BudgetError, Git, Mode, Step, Task, Tool, Toolset, Trust, Turn
 from foreword.shipped import read_blueprint
+from foreword.sources.builtin import read_builtin
 from foreword.testing import NOON, make_workspace, write_files
 from foreword.tools import READING
 
@@ -367,10 +368,10 @@ def test_coop_budget(tmp_path: Path) -> None:
 
 
 def test_coop_static_share(tmp_path: Path) -> None:
-    """Coop: SOUL.md and AGENTS.md have nine tenths of the budget, less the tools."""
+    """Coop: SOUL.md and AGENTS.md have four fifths of the budget, less the tools."""
     assembly = build(tmp_path, {"AGENTS.md": LINE * 4_000}, COOP)
     reason = next(row.reason for row in assembly.rows() if row.id == "agents")
-    assert reason.startswith(f"static slots have {26_550 - assembly.fit.tool_tokens:,} of 29,500 tokens; wants ")
+    assert reason.startswith(f"static slots have {23_600 - assembly.fit.tool_tokens:,} of 29,500 tokens; wants ")
 
 
 def test_coop_inline(tmp_path: Path) -> None:
@@ -384,8 +385,8 @@ def coop(folder: Path, left: int) -> Assembly:
     whole = build(folder / "whole", files, COOP)
     soul = next(row.tokens for row in whole.rows() if row.id == "soul")
     needed = whole.fit.tool_tokens + soul + left
-    limit = next(limit for limit in range(needed, 2 * needed) if limit - limit // 10 == needed)
-    files["blueprints/small.yaml"] = shrink("coop", system=limit, menu_share=0.9)
+    limit = next(limit for limit in range(needed, 2 * needed) if limit - limit // 5 == needed)
+    files["blueprints/small.yaml"] = shrink("coop", system=limit, texts=0, menu_share=0.9)
     assembly = build(folder / "small", files, replace(COOP, blueprint="small"))
     reason = next(row.reason for row in assembly.rows() if row.id == "agents")
     assert reason.startswith(f"static slots have {left + soul} of {limit:,} tokens; wants ")
@@ -468,12 +469,15 @@ def test_coop_channel_file(tmp_path: Path, base: str, text: str, own: bool) -> N
 
 
 def test_coop_subagents(tmp_path: Path) -> None:
-    """Coop: subagents get a minimal prompt, which is AGENTS.md and TOOLS.md; mode none is nothing at all."""
+    """Coop: a minimal prompt is AGENTS.md, TOOLS.md, channel and runtime; mode none keeps the channel's rules alone."""
     files = dict.fromkeys(("SOUL.md", "AGENTS.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md"), "Text.\n")
-    assert build(tmp_path, files, replace(COOP, mode=Mode.MINIMAL)).prompt.text == (
-        "## AGENTS.md\nText.\n\n## TOOLS.md\nText.\n\n"
+    channel = f"## Channel\nChannel: terminal.\n{read_builtin('channels/terminal').strip()}\n\n"
+    assert stable(build(tmp_path, files, replace(COOP, mode=Mode.MINIMAL))) == (
+        f"## AGENTS.md\nText.\n\n## TOOLS.md\nText.\n\n{channel}"
     )
-    assert build(tmp_path, files, replace(COOP, mode=Mode.NONE)).prompt.text == ""
+    minimal = build(tmp_path, files, replace(COOP, mode=Mode.MINIMAL)).prompt.text
+    assert re.findall(r"^## (.+)$", minimal, re.MULTILINE) == ["AGENTS.md", "TOOLS.md", "Channel", "Runtime"]
+    assert build(tmp_path, files, replace(COOP, mode=Mode.NONE)).prompt.text == channel
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ NAMES = [
     *("Trust", "Turn", "UnknownName", "Workspace", "WorkspaceError", "build_agent_prompt", "classify", "is_noise"),
     "source",
 ]
-HEAVY = {"yaml", "rich", "pydantic", "sqlite3", "rs_bpe", "genai_prices", "asyncio", "json", "zoneinfo"}
+HEAVY = {"yaml", "rich", "pydantic", "sqlite3", "splintr", "genai_prices", "asyncio", "json", "zoneinfo"}
 
 
 def run(script: str, *args: str, **options: str) -> str:
@@ -107,7 +107,7 @@ def test_errors() -> None:
     """Everything that is raised on purpose has one root, and what the caller can mend is an InputError."""
     from foreword import errors
 
-    mendable = {"WorkspaceError", "ConfigError", "UnknownName", "PathRefused"}
+    mendable = {"WorkspaceError", "ConfigError", "UnknownName", "Forbidden", "PathRefused"}
     raised = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert raised == {"ForewordError", "InputError", "BudgetError", *mendable}
     assert all(issubclass(getattr(errors, name), errors.InputError) for name in mendable)

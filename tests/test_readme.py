@@ -34,7 +34,7 @@ def find_blocks(page: Path, language: str) -> list[str]:
 
 def lay_out(page: Path, folder: Path) -> str:
     """Write the files that a page shows, each named in its first line, and return the Python that is left to run."""
-    (folder / "examples").symlink_to(ROOT / "examples")
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns(".foreword"))
     for language in ("yaml", "markdown", "toml", "python"):
         files = {name[1]: block[name.end() :] for block in find_blocks(page, language) if (name := NAMED.match(block))}
         write_files(folder, files)

@@ -144,10 +144,10 @@ def test_completed(tmp_path: Path) -> None:
     assert turn.tools is BUILT_IN
 
 
-def test_local_is_minimal(tmp_path: Path) -> None:
-    """A local engine gets the minimal prompt unless the turn asks for another."""
+def test_embedded_is_brief(tmp_path: Path) -> None:
+    """The embedded model gets the brief prompt unless the turn asks for another."""
     ws = make_workspace(tmp_path, FILES)
-    assert ws.complete(Turn(model="local:smollm2"), ws.ground).mode is Mode.MINIMAL
+    assert ws.complete(Turn(model="local:smollm2"), ws.ground).mode is Mode.BRIEF
     assert ws.complete(Turn(model="local:smollm2", mode=Mode.FULL), ws.ground).mode is Mode.FULL
 
 
@@ -210,10 +210,10 @@ def test_own_state_is_no_edit(tmp_path: Path) -> None:
 
 
 def test_message_is_counted_as_sent(tmp_path: Path) -> None:
-    """What is counted of a message is what is sent, also where escaping makes it longer."""
+    """A message is sent as written, and what is counted of it is what is sent."""
     assembly = make_workspace(tmp_path, FILES).assemble(replace(TURN, message="<skill>" * 18_000))
     sent = assembly.envelope("openai").request["messages"][-1]["content"][-1]["text"]
-    assert sent == "&lt;skill>" * 18_000
+    assert sent == "<skill>" * 18_000
     assert assembly.conversation == assembly.terms.meter.count(sent)
 
 

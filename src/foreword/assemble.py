@@ -9,10 +9,12 @@ from foreword.budget.verdict import Terms
 from foreword.ledger import NOTHING_FROZEN, Draft, Ledger
 from foreword.render import Layout, render
 from foreword.sources import read
+from foreword.sources.document import make_unicode
 from foreword.sources.ground import Ground
+from foreword.sources.toolkit import Toolkit, choose_tools
 from foreword.tokens import Meter
 from foreword.trust import Clearance, resolve
-from foreword.turn import NO_TOOLS, Message, Toolset, Turn
+from foreword.turn import Message, Turn
 from foreword.words import Policy
 
 
@@ -21,10 +23,11 @@ def assemble(turn: Turn, ground: Ground, blueprint: Blueprint, ledger: Ledger = 
     clearance = decide(turn, ground)
     plan = choose(turn, clearance, ground, blueprint)
     layout = lay_out(turn, plan, ground)
-    terms = agree(turn, plan, layout, ground)
-    message = layout.guard(turn.message)
+    toolkit = equip(turn, plan, layout, ground)
+    terms = agree(plan, layout, toolkit, ground)
+    message = make_unicode(turn.message)  # a block of its own on the wire: nothing in it needs escaping
     conversation = weigh(message, turn.history, terms.meter)
-    filled = read(plan, turn, ground, conversation)
+    filled = read(plan, turn, ground, conversation, toolkit)
     fitted = fit(filled, terms, conversation)
     prompt = render(fitted, layout, ground.scratch)
     standing = ledger.compare(
@@ -79,21 +82,24 @@ def list_policies(ground: Ground) -> Mapping[str, Policy]:
     return ground.memo.recall("policies", lambda: {entry.path: entry.edits for entry in ground.config.prompt.files})
 
 
-def agree(turn: Turn, plan: Plan, layout: Layout, ground: Ground) -> Terms:
+def equip(turn: Turn, plan: Plan, layout: Layout, ground: Ground) -> Toolkit:
+    """Choose the tools, once per plan, model and toolset."""
+    key = (plan, layout.meter, turn.tools)
+    return ground.memo.recall(key, lambda: choose_tools(turn.tools, plan, layout.meter))
+
+
+def agree(plan: Plan, layout: Layout, toolkit: Toolkit, ground: Ground) -> Terms:
     """Settle the terms of the fit, once per layout, mode and tools."""
-    tools = turn.tools.allowed(plan.clearance.level) if turn.tools else NO_TOOLS
-    return ground.memo.recall((layout, plan.mode, tools), lambda: make_terms(plan, layout, tools, ground))
+    return ground.memo.recall((layout, plan.mode, toolkit), lambda: make_terms(plan, layout, toolkit, ground))
 
 
-def make_terms(plan: Plan, layout: Layout, tools: Toolset, ground: Ground) -> Terms:
-    """Settle the terms; where the tool schemas travel beside the prompt, they are billed like it."""
-    native = layout.meter.facts.native_tools
+def make_terms(plan: Plan, layout: Layout, toolkit: Toolkit, ground: Ground) -> Terms:
+    """Settle the terms."""
     return Terms(
         blueprint=plan.blueprint,
         mode=plan.mode,
         meter=layout.meter,
-        tools=tools,
-        tool_tokens=sum(map(layout.meter.count, tools.schemas)) if native else 0,
+        toolkit=toolkit,
         limit=plan.blueprint.budget.limit(layout.meter.facts.window),
         scale=layout,
         memo=ground.memo,

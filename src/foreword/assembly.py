@@ -1,5 +1,6 @@
 """The assembly: everything one turn was made of; explain, diff and the tests are views of it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -15,6 +16,7 @@ from foreword.render import Prompt, Span
 from foreword.render.layout import UPDATES
 from foreword.report import Row, draw_table, show_row
 from foreword.sources import Missing
+from foreword.sources.passage import Passage
 from foreword.trust import Clearance
 from foreword.turn import NO_TOOLS, Turn
 from foreword.wire import Envelope, count_cached, mark, shape
@@ -62,6 +64,12 @@ class Assembly:
         return window - self.plan.blueprint.budget.keep_back(window) - self.used - self.conversation
 
     @property
+    def passages(self) -> tuple[Passage, ...]:
+        """The passages of memory and files that the model was given for the message, now or earlier in the session."""
+        items = (one.item if isinstance(one, Fitted) else one for run in self.fit.runs for one in run.items)
+        return tuple(passage for item in items for passage in item.passages)
+
+    @property
     def marks(self) -> tuple[str | None, ...]:
         """The cache mark of each block."""
         return mark(self.prompt.blocks, self.terms.meter.facts, self.fit.tool_tokens)
@@ -88,6 +96,7 @@ class Assembly:
         for run in self.fit.runs:
             for row in tell_run(run, spans, cached, level):
                 yield replace(row, reason=changed[row.id]) if row.id in changed else row
+        yield from tell_left_out(self.terms, level)
         if told := spans.get(TOLD):
             yield tell_updates(told, self.clearance.level)
 
@@ -102,6 +111,14 @@ class Assembly:
         if level < self.clearance.level:
             raise InputError(f"this turn was assembled at {self.clearance.level}; a {level} reader may not see it")
         return level
+
+    def count_losses(self) -> dict[str, Any]:
+        """Count the sections that were shortened and dropped, and name them; nothing where none was."""
+        sections = [(item_id(one), one.verdict) for run in self.fit.runs for one in run.items]
+        tools = [(f"tool:{name}", Verdict.DROPPED) for name in self.terms.toolkit.left_out_names]
+        lost = [one for one in (*sections, *tools) if one[1] in (Verdict.SHORTENED, Verdict.DROPPED)]
+        counts = Counter(str(verdict) for _, verdict in lost)
+        return {**counts, "lost": [name for name, _ in lost]} if lost else {}
 
     def explain(self, reader: Trust | None = None) -> str:
         """Explain the turn as a plain table."""
@@ -120,7 +137,7 @@ class Assembly:
             f"turn {self.used - self.system_tokens:,}",
             f"window {facts.window:,}",
             f"prompt mode {self.plan.mode}" if self.plan.mode is not Mode.FULL else "",
-            f"counts ±{facts.margin:.0%}".replace("%", " %") if facts.margin else "",
+            facts.method,
             facts.assumed,
         ]
         return " · ".join(filter(None, parts))
@@ -179,6 +196,27 @@ def tell_run(run: FittedRun, spans: Mapping[str, Span], cached: int, level: Trus
                 yield tell_missing(one)
         elif one.item.trust <= level and (one.item.text or one.item.opens or one.item.id in spans):
             yield tell_section(one, spans.get(one.item.id), run, cached)
+
+
+def item_id(item: Fitted | Missing) -> str:
+    """Return the id of an item of a fitted run."""
+    return item.id if isinstance(item, Missing) else item.item.id
+
+
+def tell_left_out(terms: Terms, level: Trust) -> Iterator[Row]:
+    """Tell a reader of this level which tools the turn is not offered because their schemas do not fit."""
+    for one in terms.toolkit.left_out:
+        if one.tool.trust <= level:
+            yield Row(
+                id=f"tool:{one.tool.name}",
+                title=one.tool.name,
+                pace=Pace.STATIC,
+                placement=Placement.SYSTEM,
+                trust=one.tool.trust,
+                verdict=Verdict.DROPPED,
+                reason=f"tool schemas have {terms.toolkit.limit:,} of {terms.limit:,} tokens; wants {one.tokens:,}",
+                wanted=one.tokens,
+            )
 
 
 def tell_changed(standing: Standing) -> Iterator[tuple[str, str]]:

@@ -5,13 +5,14 @@ ForewordError
 │   ├── WorkspaceError      no workspace here, or one that cannot be used
 │   ├── ConfigError         one or more faults in a configuration or a blueprint
 │   ├── UnknownName         a blueprint, an agent, a slot, a level or a model name that does not exist
+│   ├── Forbidden           a rule forbids it, and trying again changes nothing
+│   │   └── PathRefused         a path that leaves the workspace
 │   ├── Unrecorded          a session of which the log tells the reader nothing (in events.known)
-│   ├── TemplateFault       a template that cannot be used (in sources.pattern)
-│   └── PathRefused         a path that leaves the workspace
+│   └── TemplateFault       a template that cannot be used (in sources.pattern)
 └── BudgetError         the required slots do not fit; carries the arithmetic
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from foreword.frozen import frozen
 
@@ -30,7 +31,14 @@ class WorkspaceError(InputError):
     """There is no usable workspace at this place."""
 
 
-class PathRefused(InputError):
+class Forbidden(InputError):
+    """A rule forbids what the caller asked for: trust, a quota, a confirmation, a protected file.
+
+    The event log records it as a warning. Every other InputError of a tool is an error.
+    """
+
+
+class PathRefused(Forbidden):
     """A path is absolute, climbs out of the workspace, or follows a link out of it."""
 
 
@@ -71,13 +79,20 @@ class BudgetError(ForewordError):
 
 def suggest(name: str, known: Sequence[str]) -> str:
     """End a sentence about an unknown name with the nearest valid one, or with all of them when few."""
-    from difflib import get_close_matches
-
-    if near := get_close_matches(name, known, n=1):
-        return f"; did you mean {near[0]!r}?"
+    if near := find_nearest(name, known):
+        return f"; did you mean {near!r}?"
     if not known:
         return "; there is none yet"
     return f"; there is {', '.join(known)}" if len(known) <= 12 else ""
+
+
+def find_nearest(name: str, known: Collection[str]) -> str:
+    """Return the known name that differs in upper and lower case only, else the nearest one, else nothing."""
+    from difflib import get_close_matches
+
+    folded = {one.casefold(): one for one in known}
+    near = get_close_matches(name.casefold(), folded, n=1)
+    return folded[near[0]] if near else ""
 
 
 def show_name(name: str) -> str:

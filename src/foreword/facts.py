@@ -3,11 +3,17 @@
 import os
 import time
 from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from foreword.turn import Git, Host
+from foreword.turn import Git, Host, Sandbox
+
+if TYPE_CHECKING:
+    from foreword.config.schema import Config
 
 PATIENCE = 2.0  # seconds that git may take to look for changes
+SUDO_TIMEOUT_S = 1.0
 BRIEF = 0.5  # seconds for what it finds without looking at files
 SYSTEMS = {"Darwin": "macos"}
 # A hook or a rebase sets these, and they would point git at another repository than the one asked about.
@@ -31,6 +37,57 @@ def find_host(environ: Mapping[str, str] = os.environ) -> Host:
         name, system, arch = platform.node(), platform.system(), platform.machine()
     shell = os.path.basename(environ.get("SHELL") or environ.get("COMSPEC") or "")
     return Host(host=name, os=SYSTEMS.get(system, system.lower()), arch=arch, shell=shell)
+
+
+def describe_host(config: "Config", environ: Mapping[str, str] = os.environ) -> Host:
+    """Find the facts of this machine, with what the configuration says of sudo, else what `sudo -n` says."""
+    from dataclasses import replace
+
+    told = config.host.sudo
+    return replace(
+        find_host(environ), sudo_non_interactive=find_sudo(environ.get("PATH", "")) if told is None else told
+    )
+
+
+def describe_place(config: "Config", environ: Mapping[str, str] = os.environ) -> tuple[Host, Sandbox | None]:
+    """Find the facts of the place that an agent works in: the machine, and how commands are confined there."""
+    return describe_host(config, environ), describe_sandbox(config)
+
+
+def describe_sandbox(config: "Config") -> Sandbox | None:
+    """Return how commands are confined, as the configuration says it."""
+    from dataclasses import fields
+
+    settings = config.sandbox
+    return Sandbox(**{one.name: getattr(settings, one.name) for one in fields(Sandbox)}) if settings else None
+
+
+@cache
+def find_sudo(path: str = os.environ.get("PATH", "")) -> bool | None:
+    """Find out whether sudo works without a password, or None where there is no sudo.
+
+    It is tried once in a process. `-n` never asks; there is no terminal, no askpass program and little time.
+    """
+    import subprocess
+    from shutil import which
+
+    program = which("sudo", path=path)
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603 - the words are ours, and no shell is between
+            [program, "-n", "true"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=SUDO_TIMEOUT_S,
+            env={"PATH": path, "LC_ALL": "C"},
+            start_new_session=True,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
 
 
 def find_git(path: str, patience: float = PATIENCE) -> Git | None:

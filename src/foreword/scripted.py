@@ -172,10 +172,7 @@ class ScriptedLoop:
         clearance = assembly.clearance
         received.tell(
             EventType.TRUST_RESOLVED,
-            user=str(clearance.user),
-            situation=assembly.turn.situation,
-            ceiling=str(clearance.ceiling),
-            effective=str(clearance.level),
+            **clearance.describe(assembly.turn.situation),
         )
         if assembly.turn.session not in self._sessions:
             self._sessions.add(assembly.turn.session)
@@ -187,9 +184,10 @@ class ScriptedLoop:
         place.tell(
             EventType.PROMPT_BUILT,
             prompt_hash=key,
-            layers=len(assembly.prompt.blocks),
+            layers=assembly.prompt.section_count,
             tokens=assembly.used,
             cached_tokens=measure_prefix(assembly),
+            **assembly.count_losses(),
         )
         self._recent = [(session, moment) for session, moment in self._recent if moment > self._clock() - BUSY]
         try:

@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 from foreword.errors import InputError, UnknownName
 from foreword.frozen import frozen
+from foreword.names import normalize_name
 from foreword.signal import Signal
 from foreword.words import Delivery, Mode, Trust, Word
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
+NAMED = ("agent", "user", "channel", "room", "situation")
 STATUSES = ("active", "open", "done")
 
 
@@ -27,13 +29,13 @@ class Tool:
     trust: Trust = Trust.FULL
     kind: str = ""
     changes: bool = False
-    """Whether it changes the world; then a person is asked first where the channel can, and it is begun once."""
+    """Whether it changes the world; then a call begins at most once."""
     confirm: bool = True
-    """Whether a person is asked, where it changes something; not if the owner has said yes for good."""
+    """Whether each call needs a person's yes, where it changes something; a call without one is held."""
     seconds: float | None = None
     """How long it may take, where that is not the usual time."""
-    reaches: Trust = Trust.FULL
-    """The least clearance that can read what it writes; a turn above that needs the yes of a person."""
+    shown_in: tuple[str, ...] = ()
+    """The sources or form fields that show its effect; a turn whose prompt has none of them is not offered the tool."""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -237,6 +239,10 @@ class Turn:
     message: str = ""
     history: tuple[Message, ...] = ()
     project: str = ""
+    project_root: str = ""
+    """The folder at which the way up from the project ends, where that is before the configured stop."""
+    cwd: str = ""
+    """The working directory of the person at a terminal."""
     directories: tuple[str, ...] = ()
     instructions: str = ""
     task: Task | None = None
@@ -257,7 +263,10 @@ class Turn:
 
     def __post_init__(self) -> None:
         names = (self.agent, self.user, self.channel, self.room, self.situation, self.session, self.message)
-        check_texts((*names, self.project, self.instructions, self.blueprint, self.model))
+        check_texts((*names, self.project, self.project_root, self.cwd, self.instructions, self.blueprint, self.model))
+        for name, value in zip(NAMED, names, strict=False):
+            if not value.isascii():
+                object.__setattr__(self, name, normalize_name(value))
         if type(self.mode) is not Mode:
             object.__setattr__(self, "mode", choose(Mode, "mode", self.mode))
         if self.background is not None:

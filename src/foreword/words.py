@@ -55,10 +55,14 @@ class Verdict(Word):
 
 
 class Mode(Word):
-    """How much of a blueprint a turn gets: what each slot lists under `modes`, and in `none` no tools."""
+    """How much of a blueprint a turn gets: the slots that list it under `modes`.
+
+    `brief` is for very small models and windows; `brief` and `none` have no tools.
+    """
 
     FULL = "full"
     MINIMAL = "minimal"
+    BRIEF = "brief"
     NONE = "none"
 
 
@@ -85,3 +89,14 @@ class Vocabulary(Word):
 
     O200K = "o200k"
     CL100K = "cl100k"
+    LLAMA3 = "llama3"
+    LLAMA2 = "llama2"
+    DEEPSEEK_V3 = "deepseek_v3"
+    QWEN3 = "qwen3"
+    GLM4 = "glm4"
+    KIMI = "kimi"
+    PHI4 = "phi4"
+    MISTRAL_V3 = "mistral_v3"
+    MISTRAL_V1 = "mistral_v1"
+    GEMMA3 = "gemma3"
+    GEMMA2 = "gemma2"

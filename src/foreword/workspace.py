@@ -1,8 +1,8 @@
 """A workspace: a folder with a configuration and files, ready to assemble turns."""
 
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Lock, RLock
@@ -14,13 +14,14 @@ from foreword.blueprint import Blueprint
 from foreword.blueprint import load as load_blueprint
 from foreword.blueprint.installed import find_hooks
 from foreword.config import Config, load
-from foreword.errors import ConfigError, Fault, InputError, UnknownName, WorkspaceError
+from foreword.errors import ConfigError, Fault, ForewordError, InputError, UnknownName, WorkspaceError
 from foreword.ledger import NOTHING_FROZEN, Ledger
 from foreword.memo import Memo
 from foreword.memory import Memory
+from foreword.names import judge_name
 from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES, Files
-from foreword.sources.document import Trouble
+from foreword.sources.document import Document, Trouble
 from foreword.sources.ground import Ground
 from foreword.sources.passage import Passage
 from foreword.sources.settled import Settled
@@ -50,15 +51,16 @@ from foreword.tools import (
     call,
 )
 from foreword.tools.instructing import INSTRUCTED
+from foreword.tools.introspection import is_log_tool, name_log_tools
 from foreword.tools.skills import read_skill
 from foreword.trust import has_company
 from foreword.turn import NO_TOOLS, Toolset, Turn
 from foreword.words import Mode, Trust, Vocabulary
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 CONFIG = "foreword.yaml"
 STATE = ".foreword"
-SMALL_WINDOW = 16_000  # below this a full prompt leaves no room to work
+SMALL_WINDOW = 16_000  # tokens; below this a full prompt leaves no room to work
+TINY_WINDOW = 8_000  # tokens; below this the schemas of tools leave no room either
 FRESH_COUNTS = 32  # new token counts that are worth a write
 
 
@@ -85,6 +87,7 @@ class Workspace:
         self._shelf = CountShelf(self.state)
         self.kept = StateReader(self.state)
         """What the state has of agents, people and models."""
+        self._windows: dict[str, int] = {}
         self._counters: dict[Vocabulary, Counter] = {}
         self._blueprints: dict[str, tuple[str | Trouble | None, Blueprint]] = {}
         self._memory: tuple[Config, Memory] | None = None
@@ -126,6 +129,12 @@ class Workspace:
                 counter.save()
         return assembly
 
+    def preview(self) -> Iterator[Assembly]:
+        """Assemble the owner's prompt of each agent: every file that it names is read, and broken ones are found."""
+        for name in self.config.agents:
+            with suppress(ForewordError):  # a turn of this agent says what is wrong with its prompt
+                yield self.assemble(Turn(agent=name, user=self.config.owner, situation="dm"))
+
     def suppose(self, texts: Mapping[str, str | None]) -> Callable[[Turn, Ledger], Assembly]:
         """Assemble turns as if files had other texts, or were not there; nothing is written or remembered of it."""
         files, now = suppose(self.files.root, texts), self.ground
@@ -140,6 +149,8 @@ class Workspace:
 
     def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         """Run one of the built-in tools that a prompt names, at the clearance of its turn."""
+        if is_log_tool(assembly.terms.tools, name):
+            return self._inquire(assembly, name, arguments)
         run = next((run for tools, run in self._runs if name in tools), self._read)
         return run(assembly, name, arguments)
 
@@ -198,7 +209,8 @@ class Workspace:
         named = turn.agent and turn.model == model and turn.mode and turn.mode is not Mode.NONE
         facts = ground.measure(model).facts
         mode = turn.mode or choose_mode(facts)
-        tools = find_tools(turn.tools, mode, facts)
+        blueprint = self.blueprint(turn.blueprint or agents[agent].blueprint)
+        tools = name_log_tools(find_tools(turn.tools, mode, facts), blueprint.log_tools)
         if named and turn.now and tools is turn.tools and instructions == turn.instructions:
             return turn
         return replace(
@@ -209,6 +221,7 @@ class Workspace:
             now=turn.now or self._clock(),
             instructions=instructions,
             tools=tools,
+            extensions=turn.extensions if facts.tools else (),
         )
 
     def find_instructions(self, turn: Turn) -> str | None:
@@ -230,7 +243,7 @@ class Workspace:
     def blueprint(self, name: str) -> Blueprint:
         """Return a blueprint: the workspace's own of this name, else the shipped one; a broken edit changes nothing."""
         path = f"blueprints/{name}.yaml"
-        own = self._settled.read(path) if NAME.fullmatch(name) else None
+        own = self._settled.read(path) if not judge_name(name) else None
         known = self._blueprints.get(name)
         if known and known[0] == own:
             self.faults.pop(path, None)
@@ -312,11 +325,12 @@ class Workspace:
 
     def _lay_ground(self, config: Config, text: str) -> Ground:
         meters: dict[str, Meter] = {}
+        self.files.templates = frozenset(file.path for file in config.prompt.files if file.template)
 
         def measure(model: str) -> Meter:
             meter = meters.get(model)
             if meter is None:
-                facts = find(model, config.models)
+                facts = find(model, config.models, self._windows.get(model))
                 meter = meters[model] = Meter(facts, self._count_with(facts.tokenizer))
             return meter
 
@@ -327,12 +341,19 @@ class Workspace:
             hooks=find_hooks(config.prompt.hooks, text, CONFIG),
             characters=self.kept.find_character,
             archives=self.kept.find_archived,
-            memories=self if config.memory.recall else None,
+            memories=self,
         )
 
-    def recall(self, message: str, clearance: Trust) -> Sequence[Passage]:
-        """Find the few passages of memory that a message is clearly about."""
-        return self.memory.recall(message, clearance)
+    def learn_window(self, model: str, window: int) -> None:
+        """Take the window that a server on this machine says it serves a model with; the configuration wins over it."""
+        with self._reloading:
+            if self._windows.get(model) != window:
+                self._windows[model] = window
+                self.ground = self._lay_ground(self.config, self._text)
+
+    def recall(self, message: str, clearance: Trust, documents: Sequence[Document] = ()) -> Sequence[Passage]:
+        """Find the few passages of memory, and of further documents, that a message is about."""
+        return self.memory.recall(message, clearance, documents)
 
     def _count_with(self, vocabulary: Vocabulary) -> Counter:
         return self._counters.setdefault(vocabulary, Counter(vocabulary, self._shelf))
@@ -347,16 +368,19 @@ class Workspace:
 
 
 def choose_mode(facts: ModelFacts) -> Mode:
-    """Choose the prompt mode that fits a model: a small window has no room for a full prompt."""
-    return Mode.MINIMAL if facts.local or facts.window < SMALL_WINDOW else Mode.FULL
+    """Choose the prompt mode of a model: the one it is known to need, else the largest that its window allows."""
+    if facts.mode:
+        return facts.mode
+    if facts.window < TINY_WINDOW:
+        return Mode.BRIEF
+    return Mode.MINIMAL if facts.window < SMALL_WINDOW else Mode.FULL
 
 
 def find_tools(named: Toolset | None, mode: Mode, facts: ModelFacts) -> Toolset:
-    """Find the tools of a turn: those it names, else the built-in ones; some turns and some models have none.
+    """Find the tools of a turn: those it names, else the built-in ones.
 
-    A title or a summary is made without any. A model that cannot use them gets none in the small prompt that is made
-    for it; who asks for the full one by its name gets all of it.
+    A model that cannot use tools gets none in any mode, and a title or a summary is made without any.
     """
-    if mode is Mode.NONE or (mode is Mode.MINIMAL and not facts.tools):
+    if mode in (Mode.NONE, Mode.BRIEF) or not facts.tools:
         return NO_TOOLS
     return BUILT_IN if named is None else named

@@ -87,7 +87,7 @@ def test_shipped(name: str) -> None:
         ),
         (
             "{id: a, source: file, pace: static, when: [rain]}",
-            "; there is tools, native_tools, identity, sandbox, plan, tool:NAME, kind:NAME, each with `not` before it",
+            "; there is tools, native_tools, shell, identity, sandbox, plan, tool:NAME, kind:NAME, each with `not`",
         ),
         (
             "{id: a, source: file, pace: static, when: [sandbox]}",

@@ -45,14 +45,15 @@ def test_exactly_required(tmp_path: Path) -> None:
 
 
 def test_tools_are_counted(tmp_path: Path) -> None:
-    """Tool schemas are taken from the system budget, and a set that leaves nothing is an error that says so."""
+    """Tool schemas are taken from the system budget, and a tool that is larger than it is left out with the sum."""
     tools = Toolset([Tool(name="big", description="word " * 500, trust=Trust.PUBLIC)])
     slots = [file_slot("a", "required: true")]
     assembly = build(tmp_path / "a", "", slots, {"A.md": "A\n"}, tools=tools)
     assert assembly.fit.tool_tokens > 500
     assert assembly.system_tokens == assembly.fit.tool_tokens + assembly.prompt.tokens
-    with pytest.raises(BudgetError, match=r"tool schemas 5\d\d \+ a \d+ = "):
-        build(tmp_path / "b", "system: 400", slots, {"A.md": "A\n"}, tools=tools)
+    small = build(tmp_path / "b", "system: 400", slots, {"A.md": "A\n"}, tools=tools)
+    assert tell(small) == {"a": "kept", "tool:big": "dropped"}
+    assert why(small, "tool:big").startswith("tool schemas have 400 of 400 tokens; wants 5")
 
 
 SUM = re.compile(r"does not fit: (.*) = ([\d,]+) tokens, and (.*) has ([\d,]+); ([\d,]+) are missing\. Use ")

@@ -44,8 +44,10 @@ def test_fits(tmp_path_factory: pytest.TempPathFactory, words: list[str], room: 
 
 
 def test_no_room_for_a_line(tmp_path: Path) -> None:
-    """Where not even the first line fits beside the marker, the text is left out."""
-    assert tell(cut(tmp_path, "word " * 500, 100)) == {"a": "dropped"}
+    """Where not even the first line fits beside the marker, that line is cut after a word."""
+    assembly = cut(tmp_path, "word " * 500, 100)
+    assert tell(assembly) == {"a": "shortened"}
+    assert re.match(r"(word )+word\n\[cut \d+/500, lines 1–1 of 1", assembly.prompt.text)
 
 
 def test_both_ends(tmp_path: Path) -> None:

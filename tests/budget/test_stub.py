@@ -140,7 +140,9 @@ def test_every_budget(tmp_path: Path, tools: Toolset, fitting: str) -> None:
             continue
         worked += 1
         assert assembly.system_tokens <= system
-        assert {span.id for span in assembly.prompt.spans} == set(tell(assembly))
+        assert {span.id for span in assembly.prompt.spans} == {
+            name for name in tell(assembly) if not name.startswith("tool:")
+        }
     assert worked > 10
     assert failed < 300 + assembly.fit.tool_tokens
     assert set(tell(assembly).values()) == {"kept"}

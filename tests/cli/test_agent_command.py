@@ -21,7 +21,7 @@ def test_show_and_set(say, folder):
         "reid has this from its next message on:\n"
         "agent: reid\nidentity:\n  name: Nova\n  vibe: dry\nsoul:\nBe bold. Größe.\n"
     )
-    told = say("build").out
+    told = say("build", "--mode", "full").out
     assert "Be bold." in told
     assert "You are calm." not in told
     assert "Your name is Nova." in told
@@ -35,7 +35,7 @@ def test_show_and_set(say, folder):
     ]
     (folder / "empty").write_text("\n")
     say("agent", "set", "reid", "--soul", "empty")
-    told = say("build").out
+    told = say("build", "--mode", "full").out
     assert "You are calm." in told
     assert "Your name is Nova." in told
     say("agent", "set", "reid", "--identity", "empty")
@@ -48,7 +48,7 @@ def test_relieve(say, folder):
     with use_state(str(folder / ".foreword")) as state:
         add_responsibility(state, "reid", Responsibility(title="Hedge", content="Water it."), "alice")
     assert say("agent", "show", "reid").out.endswith("taken on while it ran:\n  Hedge: Water it.\n")
-    assert "### Hedge\nWater it." in say("build").out
+    assert "### Hedge\nWater it." in say("build", "--mode", "full").out
     wrong = say("agent", "relieve", "reid", "--title", "hedge")
     assert "nothing with exactly this title; did you mean 'Hedge'?" in wrong.err
     told = say("agent", "relieve", "reid", "--title", "Hedge").out
@@ -114,4 +114,6 @@ def test_import(say, folder):
         "instructions": 0,
         "kept": 2,
         "inactive": 0,
+        "agent_names": ["reid"],
+        "user_names": ["alice"],
     }

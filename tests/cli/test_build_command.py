@@ -8,6 +8,12 @@ from foreword.cli.turns import parse_time
 from foreword.testing import write_files
 
 
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    """A key, so that the model of the configuration is the one that would answer."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-tests")
+
+
 def test_owner_in_private(say):
     """Without options the owner speaks in a private chat, and sees what is theirs."""
     answer = say("build")

@@ -6,6 +6,13 @@ import pytest
 
 from foreword.testing import write_files
 
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    """A key, so that the model of the configuration is the one that would answer."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-tests")
+
+
 NOW = ("--now", "2026-11-15T08:30")
 
 

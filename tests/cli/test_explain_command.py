@@ -10,7 +10,13 @@ import pytest
 from foreword.cli.table import cell, draw_bar
 from foreword.testing import write_files
 
-SAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "assistant")
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    """A key, so that the model of the configuration is the one that would answer."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-tests")
+
+
 PRICES = 'models: {"acme:zeta": {window: 100000, input_usd: 2, cache_read_usd: 0.2, cache_write_usd: 2.5}}\n'
 
 
@@ -110,9 +116,9 @@ def test_cell_shows_what_it_hides():
     assert cell("a\nb\x07").plain == "a�b�"
 
 
-def test_sample(say):
+def test_sample(say, sample):
     """The sample workspace is explained without a warning, to the owner and to a friend in a room."""
     for words in ([], ["--user", "bob", "--room", "family", "--channel", "telegram"]):
-        answer = say("-w", SAMPLE, "explain", *words)
+        answer = say("-w", sample, "explain", *words)
         assert (answer.code, answer.err) == (0, "")
-    assert "Reid" in say("-w", SAMPLE, "build").out
+    assert "Reid" in say("-w", sample, "build").out

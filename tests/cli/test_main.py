@@ -183,7 +183,7 @@ def test_workspace_before_and_after(say, folder, monkeypatch):
 def test_workspace_upwards(say, folder, monkeypatch):
     """Below a workspace, the workspace is found."""
     monkeypatch.chdir(folder / "memory" / "private")
-    assert "You are calm." in say("build").out
+    assert "You are calm." in say("build", "--mode", "full").out
 
 
 def test_no_workspace(say, tmp_path, monkeypatch):
@@ -236,7 +236,7 @@ def test_broken_yaml(say, folder):
 def test_impossible_budget(say, folder):
     """Required slots that do not fit end with exit code 1 and the arithmetic."""
     write_files(folder, {"foreword.yaml": 'owner: a\nusers: {a: {trust: full}}\nmodels: {"tiny": {window: 900}}\n'})
-    answer = say("build", "--model", "tiny")
+    answer = say("build", "--model", "tiny", "--mode", "full")
     assert (answer.code, answer.out) == (1, "")
     assert "core" in answer.err
 
@@ -252,7 +252,8 @@ def test_closed_pipe():
     """When the reader of the output has gone, nothing is said and the exit code is the shell's for that."""
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*RUN, "build", "--json"], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+    command = [*RUN, "build", "--json", "--model", "anthropic:claude-sonnet-5"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
 
@@ -275,7 +276,7 @@ def test_ascii_locale(folder):
     """A prompt is UTF-8 in every locale."""
     write_files(folder, {"SOUL.md": "Très calme, 静か 🙂\n"})
     environ = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    done = subprocess.run([*RUN, "build"], capture_output=True, env=environ, timeout=60, check=True)
+    done = subprocess.run([*RUN, "build", "--mode", "full"], capture_output=True, env=environ, timeout=60, check=True)
     assert "Très calme, 静か 🙂" in done.stdout.decode()
 
 

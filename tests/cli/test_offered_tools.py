@@ -17,6 +17,13 @@ from foreword.testing import Says, listen, write_files
 from foreword.words import Delivery, Trust
 from foreword.workspace import STATE, open_workspace
 
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    """A key, so that the model of the configuration is the one that would answer."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-tests")
+
+
 CONFIG = """\
 owner: alice
 agents:

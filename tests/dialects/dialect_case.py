@@ -18,6 +18,7 @@ users:
   bob: {trust: familiar}
 rooms:
   family: {situation: group}
+models: {"acme:plain": {window: 8192, native_tools: false}}
 """
 NO_TOOLS = Toolset()
 HEADING = re.compile(r"^#{2,3} .*$", re.MULTILINE)

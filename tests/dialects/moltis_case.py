@@ -32,7 +32,7 @@ SANDBOX = Sandbox(
 )
 IDENTITY = '---\nname: Reid\nemoji: "🪶"\ncreature: heron\nvibe: calm\n---\nBODY\n'
 COMMIT = "---\nname: commit\ndescription: Create git commits\n---\nSteps.\n"
-LOCAL = {"model": "local:smollm2", "mode": Mode.FULL}
+LOCAL = {"model": "acme:plain", "mode": Mode.FULL}
 NAMES = ("memory_search", "memory_get", "memory_save", "read_memory", "save_memory")
 HOUSE = {
     "IDENTITY.md": IDENTITY,

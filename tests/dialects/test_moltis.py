@@ -9,6 +9,7 @@ from moltis_case import (
     HOST,
     HOUSE,
     IDENTITY,
+    SEARCH,
     TOOLS,
     say,
     say_everything,
@@ -57,9 +58,10 @@ def test_simple_without_project(tmp_path: Path) -> None:
 
 
 def test_introduction(tmp_path: Path) -> None:
-    """The first line is one of two, by whether the turn has tools that its clearance may know of."""
-    armed, plain = read_builtin("moltis/introduction").strip(), read_builtin("moltis/introduction_plain").strip()
-    assert show(tmp_path / "a", tools=TOOLS).splitlines()[0] == armed
+    """The first line says whether the turn has tools that its clearance may know of, and names a shell among them."""
+    armed, plain = show(tmp_path / "a", tools=TOOLS).splitlines()[0], read_builtin("moltis/introduction_plain").strip()
+    assert "among them exec, which runs shell commands" in armed
+    assert show(tmp_path / "d", tools=Toolset([SEARCH])).splitlines()[0] == f"{armed.partition(',')[0]}."
     assert show(tmp_path / "b").splitlines()[0] == plain
     assert show(tmp_path / "c", tools=TOOLS, user="mallory").splitlines()[0] == plain
     assert "tools" in armed

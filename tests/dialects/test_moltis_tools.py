@@ -101,8 +101,8 @@ def test_guidelines(tmp_path: Path, text: str | None, user: str, own: bool) -> N
 
 
 def test_silent_replies() -> None:
-    """The built-in guidelines end with the silent reply, and speak of the shell, the browser and raw output."""
+    """The built-in guidelines end with the silent reply, and speak of the browser and raw output."""
     *_, last = read_builtin("moltis/guidelines").strip().split("\n\n")
     assert last.startswith("Silent replies: ")
     assert "empty" in last
-    assert all(word in read_builtin("moltis/guidelines") for word in ("shell", "browser", "raw output"))
+    assert all(word in read_builtin("moltis/guidelines") for word in ("browser", "raw output"))

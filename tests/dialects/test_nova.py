@@ -17,7 +17,7 @@ TAGS = (
     "Identity", "Instructions", "Responsibilities", "Directories", "Storage", "Formatting", "Context", "Memories",
     "Task", "Background",
 )  # fmt: skip
-SECTION = re.compile(r"<([A-Z][a-z]+)>\n(.+?)\n</\1>(?:\n\n|$)", re.DOTALL)
+SECTION = re.compile(r"<([A-Z][A-Za-z]+)>\n(.+?)\n</\1>(?:\n\n|$)", re.DOTALL)
 STORAGE = {"files": "Files:", "instructions": "Instructions:", "memory": "Memory:", "schedule": "Schedules:"}
 TASK = Task(
     id="12",
@@ -96,10 +96,10 @@ def test_slow_sections_stand_before_fast_ones(tmp_path: Path) -> None:
 
 
 def test_no_other_file_speaks(tmp_path: Path) -> None:
-    """An agent is made of its configuration: souls, skills, instructions and memories in files are not its words."""
+    """An agent is made of its configuration: souls, skills, profiles and memories in files are not its words."""
     names = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "USER.md", "BOOT.md", "MEMORY.md", "SYSTEM.md")
     files = {**PLAIN, **dict.fromkeys(names, "NO\n"), "skills/a/SKILL.md": "NO\n", "rules/a.md": "NO\n"}
-    assert list(read(say(tmp_path, files, instructions="NO", message="NO"))) == ["Identity", "Context"]
+    assert list(read(say(tmp_path, files, message="NO"))) == ["Identity", "Context"]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,19 @@ from dialect_case import NO_TOOLS, ask, assemble, at, describe, find_row, find_s
 from foreword import Assembly, Client, InputError, Mode, Tool, Toolset, Trust, build_agent_prompt
 from foreword.shipped import read_blueprint
 from foreword.testing import NOON, make_workspace, write_files
+from foreword.tools import REMEMBERING
 from foreword.words import Placement
 
 HEADINGS = ["## Identity", "## Soul", "## Channel", "## Current Time", "## Memory", "## User Instructions", "## Tools"]
 WHO = {"name": "Reid", "vibe": "Calm.", "description": "the assistant of a household"}
 NONE_SET = "(No custom instructions set.)"
 CLOSING = ('"always do X" or "never do Y"', "update_instructions")
+
+
+@pytest.fixture(autouse=True)
+def server_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server's zone be UTC, whatever this machine's is."""
+    monkeypatch.setenv("TZ", "UTC")
 
 
 def build(
@@ -191,7 +198,7 @@ def test_only_the_time_moves() -> None:
 def test_memory_is_on_demand(tmp_path: Path) -> None:
     """What is remembered is never injected: the section names both tools and says which call comes first."""
     files = {"MEMORY.md": "SECRET\n", "memory/private/A.md": "SECRET\n", "memories.json": '["SECRET"]'}
-    text = say(tmp_path, files, message="SECRET?").prompt.text
+    text = say(tmp_path, files, message="SECRET?", tools=REMEMBERING).prompt.text
     section = find_section(text, "## Memory")
     assert "SECRET" not in text
     assert "\nIMPORTANT: " in section
@@ -264,7 +271,8 @@ def test_tools_follow_trust(tmp_path: Path) -> None:
 
 def test_function_and_blueprint_agree(tmp_path: Path) -> None:
     """The function gives what a workspace with the same settings gives."""
-    tools = Toolset.in_order([Tool(name=name, trust=Trust.PUBLIC) for name in ("b", "a")])
+    names = ["b", "read_memory", "save_memory", "update_instructions"]
+    tools = Toolset.in_order([Tool(name=name, trust=Trust.PUBLIC) for name in names])
     files = describe("soul: Be kind., identity: {name: Reid, vibe: Calm., description: the assistant of a household}")
     assembly = say(tmp_path, files, tools=tools, instructions="Bullets.", channel="telegram")
     built = build(
@@ -272,7 +280,7 @@ def test_function_and_blueprint_agree(tmp_path: Path) -> None:
         channel="telegram",
         user_instructions="Bullets.",
         timezone="Europe/Paris",
-        tool_names=["b", "a"],
+        tool_names=names,
     )
     assert assembly.prompt.text.strip() == built
 
@@ -304,13 +312,13 @@ def test_leading_run_is_cached(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "shown"),
     [
-        (Mode.FULL, ["soul", "channel", "time", "memory", "instructions"]),
-        (Mode.MINIMAL, ["soul", "channel", "time"]),
-        (Mode.NONE, []),
+        (Mode.FULL, ["soul", "channel", "time", "instructions"]),
+        (Mode.MINIMAL, ["soul", "channel", "time", "instructions"]),
+        (Mode.NONE, ["channel"]),
     ],
 )
 def test_modes(tmp_path: Path, mode: Mode, shown: list[str]) -> None:
-    """A subagent has soul, channel and time; a title or a summary has no prompt at all."""
+    """A subagent has soul, channel, time and instructions; a title or a summary has the rules of the channel alone."""
     assert list_shown(say(tmp_path, mode=mode, tools=NO_TOOLS)) == shown
 
 

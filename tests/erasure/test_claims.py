@@ -17,6 +17,7 @@ ALLOWED = {
     "state.sessions.created": "a time of a session that others share",
     "state.sessions.used": "a time of a session that others share",
     "state.sessions.model": "the name of a model",
+    "state.sessions.project": "a folder among the agent's directories, listed by the owner; private sessions go whole",
     "state.history.session_id": "the id of a session that others share; the rows of theirs go whole",
     "state.history.kind": "a word of ours",
     "state.plans.session_id": "the id of a session",

@@ -62,7 +62,9 @@ def test_no_text_begins_a_line(log):
 
 
 def test_long_values():
-    """A long text is cut with a mark, a long list is counted."""
+    """A long text is cut with a mark, a long or nested list is counted, and a short one is written without JSON."""
     assert show_value("x" * 500) == "x" * (LONGEST - 1) + "…"
     assert show_value([["core", 120, 0, 0.1]] * 50) == "(50 entries)"
-    assert show_value([1, 2]) == "[1,2]"
+    assert show_value([["core", 120]]) == "(1 entry)"
+    assert show_value([1, 2]) == '"1, 2"'
+    assert show_value({"open": 2, "done": True}) == '"open: 2, done: true"'

@@ -58,6 +58,9 @@ def test_in_a_room(tmp_path):
         make_event(RECEIVED, -3, channel="web", user="bob", session="s1"),
         make_event(RECEIVED, -2, channel="signal", user="bob", room="kitchen", session="s2"),
         make_event(RECEIVED, -1, channel="signal", user="carol", room="kitchen", session="s3"),
+        make_event(EventType.TURN_STARTED, -3, channel="web", user="bob", session="s1"),
+        make_event(EventType.TURN_STARTED, -2, channel="signal", user="bob", room="kitchen", session="s2"),
+        make_event(EventType.TURN_STARTED, -1, channel="signal", user="carol", room="kitchen", session="s3"),
     )
     full = Reader(user="alice", clearance=Trust.FULL, room="kitchen")
     assert channels(tmp_path, full) == [("signal", 1, 0)]

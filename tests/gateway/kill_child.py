@@ -45,7 +45,9 @@ class Address:
 
 async def run(folder, url, diary, first, last):
     """Accept the messages of a range, eight sessions in turn, then stay until everything is answered."""
-    tools = [Tool(name=name, parameters=NUMBER, trust=Trust.PUBLIC, changes=name == "press") for name in TOOLS]
+    tools = [
+        Tool(name=name, parameters=NUMBER, trust=Trust.PUBLIC, changes=name == "press", confirm=False) for name in TOOLS
+    ]
     further = tuple(Further(tools=Toolset([tool]), runs=Diary(diary, tool.name)) for tool in tools)
     async with open_house(folder, Address(url), further=further) as gateway:
         for number in range(first, last):

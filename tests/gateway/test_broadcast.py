@@ -32,14 +32,14 @@ def test_anew():
     """An answer that is made anew takes back its own words, and not those before the tools were called."""
     before = (Words(text="Let me look. "), Calling(name="look"), Returned(name="look", done=True))
     heard = asyncio.run(listen_late(*before, Words(text="There a"), Anew(), Words(text="There are two.")))
-    assert heard == [Words(text="Let me look. There are two.")]
+    assert heard == [Words(text="Let me look. \n\nThere are two.")]
 
 
 def test_a_question_that_is_open():
     """Who comes while a person is being asked hears the question, and nobody hears it once it is answered."""
     asked = (Words(text="I press. "), Calling(name="press"), QUESTION)
-    assert asyncio.run(listen_late(*asked)) == [Words(text="I press. "), QUESTION]
-    assert asyncio.run(listen_late(*asked, Returned(name="press", done=True))) == [Words(text="I press. ")]
+    assert asyncio.run(listen_late(*asked)) == [Words(text="I press. \n\n"), QUESTION]
+    assert asyncio.run(listen_late(*asked, Returned(name="press", done=True))) == [Words(text="I press. \n\n")]
 
 
 def test_everybody():
@@ -85,5 +85,5 @@ def test_silence():
     """The word of silence is never heard, also not in pieces; what only begins like it is."""
     assert asyncio.run(listen_late(*(Words(text=part) for part in ("NO_", "ACTION", "_NEEDED")))) == []
     heard = asyncio.run(listen_late(Words(text="It is NO"), Calling(name="look"), Words(text="N"), Words(text="one.")))
-    assert heard == [Words(text="It is NONone.")]
+    assert heard == [Words(text="It is NO\n\nNone.")]
     assert asyncio.run(listen_late(Words(text="NO_ACTION"), Anew(), Words(text="_NEEDED"))) == [Words(text="_NEEDED")]

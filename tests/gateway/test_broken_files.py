@@ -101,7 +101,7 @@ def test_a_session_keeps_what_it_was_told(house, path, pause):
     ((_, deed, reason),) = house.decisions()[0]
     assert (deed, reason) == ("hold", BROKEN)
     assert house.owner.heard[0].startswith(f"{path} has a NUL byte at 1 and is no text: ")
-    assert "sessions that were told a good one keep that" in house.owner.heard[0]
+    assert "sessions that were sent a good text keep it" in house.owner.heard[0]
 
 
 def test_a_session_that_begins(house):

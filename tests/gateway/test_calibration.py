@@ -50,7 +50,7 @@ def test_the_error_falls(tmp_path, run, capsys):
     # The first call has nothing to be corrected by, and is a twelfth of the average.
     assert known.error < known.raw / 3
     capsys.readouterr()
-    assert main(["explain", "-w", str(tmp_path)]) == 0
+    assert main(["explain", "-w", str(tmp_path), "--model", MODEL]) == 0
     assert f"counts × {known.ratio:.2f}, off by {known.error:.1%} on average (12 calls)" in capsys.readouterr().out
 
 

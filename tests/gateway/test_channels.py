@@ -111,8 +111,9 @@ class TestWeb(Contract):
     channel = "web"
 
     def setup_method(self):
-        """Know of no turn."""
+        """Know of no turn, and have no token."""
         self.turns = {}
+        self.secret = ""
 
     @asynccontextmanager
     async def open_stage(self, folder, stand_in):
@@ -124,8 +125,8 @@ class TestWeb(Contract):
                 serving(create_app(gateway, settings), bound),
             ):
                 with Tokens(os.path.join(folder, ".foreword")) as tokens:
-                    secret = tokens.create("alice", ["alice"]).secret
-                yield OnTheWeb(show_address(bound), secret, self.turns)
+                    self.secret = self.secret or tokens.create("alice", ["alice"]).secret
+                yield OnTheWeb(show_address(bound), self.secret, self.turns)
 
 
 class ByPost(Stage):

@@ -149,7 +149,7 @@ def test_too_long_after_a_tool(tmp_path, stand_in):
     call = Says(calls=(Called(name="press", arguments={}),))
     stand_in.follow(Says(text="One."), call, TOO_LONG, Says(text="SUMMARY."), Says(text="Pressed."))
     counts = Counts()
-    tool = Tool(name="press", trust=Trust.PUBLIC, changes=True)
+    tool = Tool(name="press", trust=Trust.PUBLIC, changes=True, confirm=False)
     further = (Further(tools=Toolset([tool]), runs=counts),)
 
     async def run():

@@ -44,11 +44,11 @@ server.run("stdio")
 """
 CONFIG = """\
 owner: alice
-agents: {reid: {model: "anthropic:claude-sonnet-5", mcp: [{name: shop, command: COMMAND}]}}
+agents: {reid: {model: "anthropic:claude-sonnet-5", mcp: [{name: shop, command: COMMAND, confirm: never}]}}
 users:
   alice: {trust: full, timezone: UTC, identities: ["telegram:1001"]}
   bob: {trust: familiar, identities: ["telegram:1002"]}
-models: {"anthropic:claude-sonnet-5": {window: 24000}}
+models: {"anthropic:claude-sonnet-5": {window: 40000}}
 schedule: [{name: morning, cron: "0 8 * * *", user: alice, say: "Morning check.", to: "telegram:1001"}]
 """
 FILES = {
@@ -57,7 +57,7 @@ FILES = {
     "memory/private/garden.md": "The plum tree was planted in 2019 by the east wall.\n",
 }
 BUSY = Refuses(status=429, message="too many requests")
-LONG = "The plum tree by the east wall was planted in the autumn. " * 70
+LONG = "The plum tree by the east wall was planted in the autumn. " * 130
 FREE = Tempo(overall=(1_000_000, 1.0), private=(1_000_000, 1.0), group=(1_000_000, 1.0))
 ROOTS = ("message_received", "schedule_fired")
 CALLERS = ("turn_started", "session_compacted")
@@ -222,7 +222,7 @@ def test_each_type(night, kind):
     assert {(describe(night, row) or [""])[0] for row in rows} == above
     levels = {row["level"] for row in rows}
     # That a server fails is a warning to the owner, beside the error of the call that met it.
-    assert levels <= {"error", "warn"} if kind.endswith("_error") else levels <= {"info", "error"}
+    assert levels <= {"error", "warn"} if kind.endswith("_error") else levels <= {"info", "warn", "error"}
     assert ("error" if kind.endswith("_error") else "info") in levels
 
 
@@ -260,7 +260,7 @@ def test_what_tools_tell(night):
     )
     assert (searched["facts"]["count"], saved["facts"]["store"]) == (1, "private")
     assert find(night, "tool_call", name="shop_price", status="ok")
-    assert failed["error"].startswith("ToolFailed: of the server 'shop' there is no answer")
+    assert failed["error"].startswith("of the server 'shop' there is no answer")
     turn = ["turn_started", "message_received"]
     assert describe(night, searched) == describe(night, saved) == ["tool_call", *turn]
     assert describe(night, failed) == turn

@@ -184,5 +184,5 @@ def test_a_text_that_never_was_good(tmp_path, stand_in):
 
     asyncio.run(run())
     (said,) = owner.heard
-    assert said.startswith("SOUL.md is not UTF-8 in line 1; save it as UTF-8: a built-in text stands in for it")
+    assert said.startswith("SOUL.md is not UTF-8 in line 1; save it as UTF-8: a built-in text is used instead")
     assert {"mended": "SOUL.md is good again"} in [facts for *_, facts in read_log(tmp_path)]

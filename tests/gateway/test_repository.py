@@ -7,6 +7,7 @@ from desk import open_desk
 
 from foreword.gateway.equipping import Equipping
 from foreword.gateway.repository import FRESH, MANY, Repositories
+from foreword.testing import make_workspace
 from foreword.turn import NO_TOOLS, Git
 from waiting import PATIENCE
 
@@ -104,7 +105,7 @@ class Chosen:
         """Choose it."""
         return "anthropic:claude-sonnet-5"
 
-    async def find(self, _agent):
+    async def find(self, _agent, session=""):  # noqa: ARG002 - it has none in any session
         """Find nothing."""
         return NO_TOOLS, ()
 
@@ -118,7 +119,8 @@ def test_not_even_opened(tmp_path):
     shelf = Shelf()
 
     async def run():
-        equipping = Equipping(Chosen(), Chosen(), Chosen(), repositories=shelf.open())
+        workspace = make_workspace(tmp_path / "ws", {"foreword.yaml": "owner: alice\nusers: {alice: {trust: full}}\n"})
+        equipping = Equipping(workspace, Chosen(), Chosen(), Chosen(), repositories=shelf.open())
         with open_desk(tmp_path) as desk:
             for fields in ({"user": "bob", "project": "a"}, {"user": "alice"}, {"user": "alice", "room": "kitchen"}):
                 assert (await equipping.equip(await desk.accept(**fields))).git is None

@@ -20,6 +20,7 @@ users:
   bob: {trust: familiar}
 rooms:
   family: {situation: group, timezone: Europe/Paris}
+models: {"acme:plain": {window: 8192, native_tools: false}}
 """
 NO_TOOLS = Toolset()
 HERE = "$HERE"  # stands for the folder of the workspace

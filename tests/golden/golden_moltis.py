@@ -27,7 +27,7 @@ REMEMBERING = ("memory_get", "memory_save", "read_memory", "save_memory")
 MEMORY = Toolset([SEARCH, *(Tool(name=name, trust=Trust.FAMILIAR) for name in REMEMBERING)])
 WITH_CLOCK = alice(tools=Toolset([CLOCK]))
 WITH_SHELL = Toolset([SHELL])
-LOCAL = {"model": "local:smollm2", "mode": Mode.FULL}  # a model without native tools
+LOCAL = {"model": "acme:plain", "mode": Mode.FULL}  # a model without native tools
 ODD_SKILL = """---\nname: 'a"b'\ndescription: 1 < 2 & 3\n---\n"""
 IDENTITY = '---\nname: Reid\nemoji: "🪶"\ncreature: heron\nvibe: calm\n---\nTHE BODY IS NOT SHOWN\n'
 FILES = {

@@ -157,9 +157,9 @@ CASES = (
     ),
     spec(
         "minimal",
-        "a subagent's part: soul, channel, time and tools",
+        "a subagent's part: soul, channel, time, the person's instructions and tools",
         files=HOUSE,
-        turn=ask(mode=Mode.MINIMAL, tools=REMEMBERING, instructions="NOT FOR A SUBAGENT"),
-        silent=("Reid", "NOT FOR", "## Memory"),
+        turn=ask(mode=Mode.MINIMAL, tools=REMEMBERING, instructions="Give distances in miles."),
+        silent=("Reid", "## Memory"),
     ),
 )

@@ -83,13 +83,18 @@ def check_stable(assembly):
 
 
 def check_turn(assembly):
-    """See that the sections of a turn fit theirs: a fixed number, or what is left of the whole prompt, in tiers."""
-    budget = assembly.plan.blueprint.budget
+    """See that the sections of a turn fit theirs: a fixed number, or what is left of the whole prompt, in tiers.
+
+    A fixed number is the larger of `turn` and `turn_share`; a slot with a room of its own fits into that.
+    """
+    budget, window = assembly.plan.blueprint.budget, assembly.terms.meter.facts.window
     used = sum(span.tokens for block in assembly.prompt.blocks if block.pace is Pace.TURN for span in block.spans)
     if budget.turn_room is Room.FIXED:
-        assert used <= budget.turn
+        apart = [one for one in fitted(assembly) if one.item.slot.pace is Pace.TURN and one.item.slot.room]
+        assert all(one.tokens <= one.item.slot.find_room(window) for one in apart)
+        assert used - sum(one.tokens for one in apart) <= max(budget.turn, int(window * budget.turn_share))
         return
-    bound = budget.bound(assembly.terms.meter.facts.window)
+    bound = budget.bound(window)
     whole = max(bound - budget.keep_back(bound) - assembly.conversation, budget.turn)
     assert used <= max(whole - assembly.system_tokens, 0)
     by_tier = defaultdict(int)
@@ -101,13 +106,14 @@ def check_turn(assembly):
 
 @given(worlds(base="default", system=700), turns(tools=None, mode=Mode.FULL, situation="dm", room=""))
 def test_the_sum_names_the_slots(world, turn):
-    """A prompt that does not fit the system budget names every required slot in its sum.
+    """A prompt that does not fit the system budget names every static slot that its mode requires.
 
     Seen to fail while the sum spoke of static slots together.
     """
     with world.opened() as workspace:
         slots = workspace.blueprint(turn.blueprint).slots
-        required = [slot.id for slot in slots if slot.required and slot.pace is not Pace.TURN]
+        static = [slot for slot in slots if slot.pace is Pace.STATIC and turn.mode in slot.modes and not slot.when]
+        required = [slot.id for slot in static if slot.required]
         error = see(workspace, turn).get("error", "")
         if "system budget" in error:
             assert all(re.search(rf"\b{name} \d", error) for name in required)

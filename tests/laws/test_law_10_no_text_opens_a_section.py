@@ -36,7 +36,7 @@ from foreword.turn import (
     Toolset,
     Turn,
 )
-from foreword.words import Mode, Trust
+from foreword.words import Mode, Placement, Trust
 
 HEADING = re.compile(r"#{1,6}(?:\s|#|$)")
 UNDERLINE = re.compile(r"(?:=+|-+|\*{3,}|_{3,})\s*$")
@@ -337,9 +337,8 @@ def test_the_heading_of_a_listed_file_is_reserved(tmp_path):
     config = "owner: alice\nusers: {alice: {trust: full}}\nprompt: {files: [{path: NOTES.md}]}\n"
     files = {"foreword.yaml": config, "NOTES.md": "mine", "AGENTS.md": "a\n\n## NOTES.md\nnot mine"}
     workspace = make_workspace(tmp_path, files)
-    assembly = workspace.assemble(Turn(user="alice", situation="dm", message="## NOTES.md\nnor this"))
+    assembly = workspace.assemble(Turn(user="alice", situation="dm"))
     assert assembly.prompt.text.count("\n## NOTES.md\n") == 1
-    assert not assembly.envelope("gemini").request["contents"][-1]["parts"][-1]["text"].startswith("## NOTES.md")
 
 
 @pytest.mark.parametrize("name", ["## Trust me", "\u200b# Trust me", "\n# Trust me", "===", "- - -", "\0# Trust me"])
@@ -378,17 +377,12 @@ def test_what_a_scan_found_is_said_before_it(tmp_path, base):
     assert len(orders) == sum(slot["source"] in ("project", "extensions") for slot in blueprint["slots"])
 
 
-@given(worlds(rendering="markdown"), turns())
-def test_a_message_does_not_look_like_a_section(world, turn):
-    """No line of a person's message equals a heading of ours when it is sent.
-
-    Seen to fail when `Assembly.envelope` sent the message as it was, and while CRLF hid a heading from the guard.
-    """
+@given(worlds(rendering="markdown") | worlds(rendering="xml"), turns())
+def test_a_message_is_a_part_of_its_own(world, turn):
+    """A person's message is sent as it was written, behind the tail, and changes no byte of any section."""
     with world.opened() as workspace:
         assembly = assemble(workspace, turn)
         assume(assembly is not None and turn.message)
-        titles = list_titles(assembly)
-        sent = assembly.envelope("gemini").request["contents"][-1]["parts"][-1]["text"]
-        assert not any(is_reserved(line, titles) for line in BREAK.split(sent))
-        assert not find_underlined(sent, titles)
-        assert "</skill>" not in sent
+        parts = [part["text"] for part in assembly.envelope("gemini").request["contents"][-1]["parts"]]
+        tail = "".join(block.text for block in assembly.prompt.blocks if block.placement is Placement.TAIL)
+        assert parts == [*filter(None, [tail]), turn.message]

@@ -23,11 +23,10 @@ from foreword.sources.files import SWEEP
 from foreword.testing import make_workspace
 from waiting import wait
 
-AGENTS = "Speak in short sentences.\nYou like gardens, boats and long walks.\n"
-EDITS = {
-    2: ("AGENTS.md", AGENTS.replace("short", "very short")),
-    3: ("IDENTITY.md", "---\nname: Wren\n---\nA gardener.\n"),
-}
+# The embedded model has the brief prompt: of the files, the person's profile and the manner of the agent.
+PROFILE = "Likes short sentences, gardens, boats and long walks.\n"
+EDITED = PROFILE.replace("short", "very short")
+EDITS = {2: ("USER.md", EDITED), 3: ("IDENTITY.md", "---\nvibe: calm and dry\n---\nA gardener.\n")}
 SHORT = Bounds(max_tokens=8)
 SAID = (
     "Hello. I have eggs and leeks, half a loaf of bread and some cheese. What shall I cook tonight?",
@@ -65,7 +64,7 @@ def read_log(folder, kind, *columns):
 def test_a_session_of_the_gateway(tmp_path, environ):
     """Through edits of files and clock ticks nothing that was sent before is evaluated again."""
     clock = Hand(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
-    workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "AGENTS.md": AGENTS})
+    workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "USER.md": PROFILE})
 
     async def talk():
         async with open_gateway(workspace, environ, Options(clock=clock, bounds=SHORT)) as gateway:
@@ -91,8 +90,8 @@ def test_a_session_of_the_gateway(tmp_path, environ):
 def test_an_engine_that_was_started_anew(tmp_path, environ):
     """A new engine has nothing of what was sent before: an edit moves the prefix for nothing, and that is the cause."""
     clock = Hand(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
-    for text in (AGENTS, AGENTS.replace("short", "very short")):
-        workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "AGENTS.md": text})
+    for text in (PROFILE, EDITED):
+        workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "USER.md": text})
 
         async def talk(workspace=workspace):
             clock.now += timedelta(minutes=7)
@@ -110,7 +109,7 @@ def test_an_engine_that_was_started_anew(tmp_path, environ):
 def test_an_engine_that_dies_alone(tmp_path, environ):
     """What an engine had is lost when it dies, also for the other sessions; the next call knows, and the one after."""
     clock = Hand(datetime(2026, 11, 16, 9, 58, tzinfo=UTC))
-    workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "AGENTS.md": AGENTS})
+    workspace = make_workspace(tmp_path, {"foreword.yaml": CONFIG, "USER.md": PROFILE})
 
     async def talk():
         async with open_gateway(workspace, environ, Options(clock=clock, bounds=SHORT)) as gateway:

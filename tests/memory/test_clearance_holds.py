@@ -86,7 +86,7 @@ MUTATIONS: dict[str, Mend] = {
     "the look at links of a search": lambda patch: patch.setattr(Upkeep, "_holds", lambda *_: True),
     "the look at links of a turn": lambda patch: patch.setattr(Reader, "_may_follow", lambda *_: True),
     "the clearance of a recall": lambda patch: patch.setattr(
-        Workspace, "recall", lambda self, message, _: self.memory.recall(message, Trust.FULL)
+        Workspace, "recall", lambda self, message, _, documents: self.memory.recall(message, Trust.FULL, documents)
     ),
     "the clearance of the menu": lambda patch: patch.setattr(
         menu, "find_memories", lambda view: _find_memories(replace(view, clearance=Trust.FULL))

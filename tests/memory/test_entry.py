@@ -57,11 +57,18 @@ def test_fields_stay_fields(channel: str) -> None:
     assert (document.body, document.field("author"), document.field("clearance")) == ("Text.", "bob", "familiar")
 
 
-@pytest.mark.parametrize("author", ["", "../x", "a/b", "..", "Jörg", "x" * 129, "\0", "-rf"])
+@pytest.mark.parametrize("author", ["", "../x", "a/b", "..", "x" * 201, "\0", "-rf", "j\u202eg"])
 def test_author_is_no_path(author: str) -> None:
     """A name that could lead elsewhere is nobody's."""
     note = Note(text="Text.", author=author, clearance=Trust.FAMILIAR, time=NOON)
     assert next(find_places("social", note)).startswith("memory/social/inbox/unknown/20261115-")
+
+
+@pytest.mark.parametrize("author", ["Jörg", "日本", "Ольга", "x" * 200])
+def test_author_of_any_script(author: str) -> None:
+    """Letters of any script are a name, and the folder has that name."""
+    note = Note(text="Text.", author=author, clearance=Trust.FAMILIAR, time=NOON)
+    assert next(find_places("social", note)).startswith(f"memory/social/inbox/{author}/20261115-")
 
 
 def test_place_is_its_own() -> None:

@@ -43,7 +43,8 @@ def test_named(name, environ):
 def test_embedded(name, why):
     """Without a model or without any key the embedded one answers, and the person is told why."""
     chosen = choose_model(name, load(PLAIN), {})
-    assert chosen == Chosen(model=EMBEDDED, reason=f"{why}; answering with the embedded local:smollm2")
+    reason = f"{why}; answering with the embedded local:smollm2"
+    assert chosen == Chosen(model=EMBEDDED, reason=reason, why=why)
 
 
 def test_no_engine(monkeypatch):

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from conversation import LAMPS, MODELS, Conversation, Lamps, equip, with_tools
 
-from foreword import Trust
 from foreword.events.event import EventType
 from foreword.runtime.acting import TimeLimits
 from foreword.runtime.calls import Asked
@@ -24,6 +23,7 @@ def light(talk, *errors):
     """Let a conversation turn on lamps, which changes something."""
     lamps = Lamps(*errors)
     talk.options["tools"] = equip(talk, lamps)
+    talk.allows = True
     return lamps
 
 
@@ -44,21 +44,24 @@ def read_results(outcome):
 @pytest.mark.parametrize("model", [*MODELS.values(), "ollama:tiny"])
 @pytest.mark.parametrize(("answer", "noted"), [(True, "yes"), (False, "no"), (None, None)])
 def test_asking(tmp_path, stand_in, model, answer, noted):
-    """A person is asked before something is changed; without them it goes on, and a no is told as refused."""
+    """A call that changes something runs after a yes; after a no, or where nobody answers, it does not."""
     talk = Conversation(tmp_path, stand_in.url, model)
     lamps = light(talk)
     talk.allows = answer
-    done = answer is not False
+    done = answer is True
     stand_in.follow(call(model, "hall"), Says(text="Good."))
     outcome = talk.run("Light, please.", **with_tools(SWITCH))
     assert outcome.text == "Good."
     assert [(one.name, one.question) for one in talk.asked] == [("lamps", "lamps\n  room: hall")]
     assert len(lamps.asked) == int(done)
     (told,) = talk.pick(EventType.TOOL_CALL)
-    assert (told.facts.get("confirmed"), told.facts["status"]) == (noted, "ok" if done else "refused")
+    assert (told.facts.get("confirmed"), told.facts["status"]) == (
+        noted,
+        "ok" if done else "held" if answer is None else "refused",
+    )
     assert Returned(name="lamps", done=done) in talk.deltas
     if not done:
-        assert read_results(outcome)[0].endswith("lamps was not called: nobody has allowed it.")
+        assert "lamps was not called: " in read_results(outcome)[0]
 
 
 def test_only_what_changes(tmp_path, stand_in):
@@ -70,18 +73,6 @@ def test_only_what_changes(tmp_path, stand_in):
     stand_in.follow(Says(calls=(listing, wrong)), Says(text="Good."))
     talk.run("Light, please.", **with_tools(SWITCH))
     assert (talk.asked, talk.begun) == ([], set())
-
-
-@pytest.mark.parametrize(("answer", "done"), [(True, True), (None, False)])
-def test_writing_below(tmp_path, stand_in, answer, done):
-    """What can be read below the clearance of the turn is written only after a person has confirmed it."""
-    talk = Conversation(tmp_path, stand_in.url)
-    lamps = light(talk)
-    talk.allows = answer
-    stand_in.follow(call("", "hall"), Says(text="Good."))
-    outcome = talk.run("Light, please.", **with_tools(replace(SWITCH, reaches=Trust.INNER)))
-    assert len(lamps.asked) == int(done)
-    assert ("can be read at inner, below the trust of this conversation" in read_results(outcome)[0]) is not done
 
 
 def test_plan_mode(tmp_path, stand_in):

@@ -20,11 +20,10 @@ def find_system(request):
     return "".join(block["text"] for block in request.body["system"])
 
 
-@pytest.mark.parametrize("allows", [None, True])
-def test_a_wish_lasts(tmp_path, stand_in, allows):
-    """A wish of one session is in the prompt of the next; a person is asked first where that is possible."""
+def test_a_wish_lasts(tmp_path, stand_in):
+    """A wish of one session is in the prompt of the next, after the person has said yes."""
     talk = Conversation(tmp_path, stand_in.url)
-    talk.allows = allows
+    talk.allows = True
     stand_in.follow(UPDATE, Says(text="- Noted."), Says(text="- Hello."))
     talk.run(WISH, tools=WITH_STATE)
     assert [one.name for one in talk.asked] == ["update_instructions"]
@@ -36,10 +35,11 @@ def test_a_wish_lasts(tmp_path, stand_in, allows):
     assert told.facts == {"store": "instructions", "count": 1}
 
 
-def test_a_wish_is_refused(tmp_path, stand_in):
-    """What the person does not allow is not kept."""
+@pytest.mark.parametrize("allows", [None, False])
+def test_a_wish_is_refused(tmp_path, stand_in, allows):
+    """What the person does not allow, or is not asked about, is not kept."""
     talk = Conversation(tmp_path, stand_in.url)
-    talk.allows = False
+    talk.allows = allows
     stand_in.follow(UPDATE, Says(text="As you like."))
     talk.run(WISH, tools=WITH_STATE)
     assert talk.workspace.find_instructions(talk.assembly.turn) is None

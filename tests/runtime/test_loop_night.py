@@ -102,7 +102,7 @@ def test_the_night(tmp_path, stand_in):
     assert [sorted(event.facts.keys() - {"cache"}) for event in mine] == [sorted(event.facts) for event in theirs]
     refused = [event for event in mine if event.type is EventType.API_ERROR]
     assert [event.facts.get("retry_in_s") for event in refused] == [1, 2, 4, None]
-    (failed,) = [event for event in mine if event.type is EventType.TURN_COMPLETED and event.level is Level.ERROR]
+    (failed,) = [event for event in mine if event.type is EventType.TURN_COMPLETED and event.level is Level.WARN]
     assert failed.facts == {
         "outcome": "queued", "calls_refused": 4, "turns_before": 12, "minutes_before": 5, "status": 429,
     }  # fmt: skip

@@ -74,7 +74,7 @@ def test_budgets(tmp_path, stand_in):
         assert ends[-1] is End.REFUSED
         assert len(stand_in.requests) == ends.count(End.ANSWERED)
     done = talk.pick(EventType.TURN_COMPLETED)[-1]
-    assert (done.level, done.facts["outcome"]) == (Level.ERROR, "refused")
+    assert (done.level, done.facts["outcome"]) == (Level.WARN, "refused")
     assert "daily budget" in done.error
     spent = sum(call.cost_usd for call in talk.pick(EventType.API_CALL))
     assert 0 < spent < most

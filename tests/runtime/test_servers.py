@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword import InputError, Toolset, Trust, Turn, UnknownName
+from foreword import Toolset, Trust, Turn, UnknownName
 from foreword.events.event import NOBODY, EventType, Level
 from foreword.runtime.child import Times
 from foreword.runtime.failing import ToolFailed
@@ -136,17 +136,17 @@ def test_trust(tmp_path):
 
 
 def test_names(tmp_path):
-    """Names are safe, bounded, and never those of another tool; servers without a name are told apart."""
+    """Names are safe, bounded, and never those of another tool; servers of one name are numbered."""
 
     @run(tmp_path, SMALL, ((), {}), ((), {}))
     async def _(place):
-        reserved = {"small_add", "tool_server_do"}
+        reserved = {"small_add", "small2_do"}
         tools, _ = await place.servers.list("reid", reserved)
         names = [tool.name for tool in tools]
         assert len(names) == len(set(names)) == 9
         assert not reserved & set(names)
         assert sum(name.startswith("small_add_") for name in names) == 1
-        assert {"tool_server_add", "tool_server2_add"} < set(names)
+        assert {"small2_add", "small3_add"} < set(names)
         taken = next(name for name in names if name.startswith("small_add_"))
         assembly = await place.assemble(reserved=reserved)
         assert (await place.servers.call(assembly, taken, {"a": 1, "b": 1})).text == "2"
@@ -190,7 +190,7 @@ def test_a_tool_that_fails(tmp_path):
 
     @run(tmp_path, SMALL)
     async def _(place):
-        with pytest.raises(InputError, match=r"It broke\."):
+        with pytest.raises(ToolFailed, match=r"It broke\."):
             await place.call("small_do", what="fail")
 
 

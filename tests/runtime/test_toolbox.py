@@ -50,9 +50,9 @@ def test_files_where_there_are_directories(tmp_path):
     assert FILES.names <= find(some).names
     assert not FILES.names & find(some, "plain").names
     assert FILES.names <= find(some, "plain", ("~/c",)).names
-    trusts = [{tool.name: (tool.trust, tool.reaches) for tool in find(box).tools} for box in (some, full)]
-    assert [one["read_file"] for one in trusts] == [(Trust.INNER, Trust.INNER), (Trust.FULL, Trust.FULL)]
-    assert [one["write_file"] for one in trusts] == [(Trust.FULL, Trust.INNER), (Trust.FULL, Trust.FULL)]
+    trusts = [{tool.name: tool.trust for tool in find(box).tools} for box in (some, full)]
+    assert [one["read_file"] for one in trusts] == [Trust.INNER, Trust.FULL]
+    assert [one["write_file"] for one in trusts] == [Trust.FULL, Trust.FULL]
 
 
 def test_guidance(tmp_path):

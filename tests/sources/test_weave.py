@@ -372,9 +372,11 @@ def test_lost_end(tmp_path: Path) -> None:
 
     Seen to fail while only the last section of a template had a separator, whether it was there or not.
     """
-    files = {"BOX.md": "Before {{ extensions }}", "foreword.yaml": LISTED}
-    ws = make(tmp_path, files)
-    turn = replace(TURN, blueprint="coop", extensions=(Extension(name="big", instructions="word " * 40_000),))
+    small = f'{LISTED}models: {{"openai:gpt-5": {{window: 1000}}}}\n'
+    ws = make(tmp_path, {"BOX.md": "Before {{ extensions }}", "foreword.yaml": small})
+    turn = replace(
+        TURN, blueprint="coop", mode="full", extensions=(Extension(name="big", instructions="word " * 40_000),)
+    )
     assembly = ws.assemble(turn)
     text = assembly.prompt.text
     assert [row.verdict.value for row in assembly.rows() if row.id == "extensions:big"] == ["dropped"]

@@ -112,13 +112,14 @@ def dump(path):
 
 
 def test_imported(tmp_path, state):
-    """Agents and instructions of an old database are taken over, and the database is left as it is."""
+    """Agents and instructions of an old database are taken over and named, and the database is left as it is."""
     path = make_old(tmp_path / "old #1?.sqlite")
     before = dump(path)
-    assert import_database(state, path) == Imported(agents=3, instructions=6, kept=0, inactive=0)
+    names = {"agent_names": ("ada", "nova", "reid"), "user_names": ("alice", "bob", "carol", "dora")}
+    assert import_database(state, path) == Imported(agents=3, instructions=6, kept=0, inactive=0, **names)
     check(state)
     assert dump(path) == before
-    assert import_database(state, path) == Imported(agents=0, instructions=0, kept=9, inactive=0)
+    assert import_database(state, path) == Imported(agents=0, instructions=0, kept=9, inactive=0, **names)
     check(state)
 
 

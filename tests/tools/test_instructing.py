@@ -69,9 +69,10 @@ def test_only_ones_own(ws):
 
 @pytest.mark.parametrize("place", [{"room": "kitchen"}, {"situation": "group"}])
 def test_not_in_company(ws, place):
-    """Where others read, instructions are neither changed nor told."""
+    """Where others read, the tool is not offered, and instructions are neither changed nor told."""
     update(ws, "Use bullet points.")
-    with pytest.raises(InputError, match="private conversation"):
+    assert NAME not in stand(ws, **place).terms.tools
+    with pytest.raises(UnknownName, match=NAME):
         update(ws, "Shout.", **place)
     assert recall(ws, **place) == "(not told where others read)"
     assert recall(ws) == "Use bullet points."

@@ -236,7 +236,6 @@ def test_status(ws):
         "2 sessions active",
         "session b1 on telegram: last activity 2026-11-15 12:55:00",
         "session s1 on web: last activity 2026-11-15 12:50:00",
-        "session old on signal: last activity 2026-11-13 11:00:00",
         "last 1 error:",
         "2026-11-15 12:51:00 error [channel] channel_error user=alice channel=web error=lost",
     ]

@@ -167,11 +167,11 @@ def test_bad_arguments(ws: Workspace, name: str, arguments: dict[str, object]) -
 def test_snippet() -> None:
     """A snippet is the part of a passage that the query is about, in two hundred characters or so."""
     text = "x " * 400 + "the ferry leaves at noon " + "y " * 400
-    assert "ferry leaves" in find_snippet(text, "When does the ferry leave?", SNIPPET)
-    assert len(find_snippet(text, "ferry", SNIPPET)) <= SNIPPET + 2
-    assert find_snippet("z" * 5_000, "ferry", SNIPPET) == "z" * SNIPPET + "…"
-    assert find_snippet("one\ntwo", "", SNIPPET) == "one two"
-    assert find_snippet("", "ferry", SNIPPET) == ""
+    assert "ferry leaves" in find_snippet(text, "When does the ferry leave?", SNIPPET).text
+    assert len(find_snippet(text, "ferry", SNIPPET).text) <= SNIPPET + 2
+    assert find_snippet("z" * 5_000, "ferry", SNIPPET).text == "z" * SNIPPET + "…"
+    assert find_snippet("one\ntwo", "", SNIPPET).text == "one two"
+    assert find_snippet("", "ferry", SNIPPET).text == ""
 
 
 def test_blank_passage(tmp_path: Path) -> None:

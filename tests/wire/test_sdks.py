@@ -121,7 +121,7 @@ def test_anthropic_stranger(stand_in: StandIn, tmp_path: Path) -> None:
 
 def test_anthropic_without_system(stand_in: StandIn, tmp_path: Path) -> None:
     """A prompt without a system part sends no system field, for the provider refuses an empty one."""
-    assembly = write(tmp_path, "anthropic", blueprint="coop", mode=Mode.NONE, tools=())
+    assembly = write(tmp_path, "anthropic", blueprint="coop", mode=Mode.NONE, tools=(), channel="")
     assert send_anthropic(stand_in.url, assembly.envelope().request) == "Yes."
     assert "system" not in stand_in.body
 

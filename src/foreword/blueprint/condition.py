@@ -8,6 +8,7 @@ NOT = "not "
 CONDITIONS: Mapping[str, Pace] = {
     "tools": Pace.STATIC,
     "native_tools": Pace.STATIC,
+    "shell": Pace.STATIC,
     "identity": Pace.STATIC,
     "sandbox": Pace.SESSION,
     "plan": Pace.TURN,

@@ -71,9 +71,10 @@ def judge_budget(blueprint: Blueprint) -> Iterator[Finding]:
         for name, share in tiers.items():
             if not 0 <= share <= 1:
                 yield ("budget", key, name), f"tier {name!r} takes a share from 0 to 1, not {share}"
-    if not 0 <= budget.window_share <= 1:
-        yield ("budget",), f"window_share is a share from 0 to 1, not {budget.window_share}"
-    if min(budget.system, budget.turn, budget.reserve, budget.least, budget.window) < 0:
+    for key in ("window_share", "turn_share"):
+        if not 0 <= (share := getattr(budget, key)) <= 1:
+            yield ("budget",), f"{key} is a share from 0 to 1, not {share}"
+    if min(budget.system, budget.turn, budget.reserve, budget.least, budget.window, budget.texts) < 0:
         yield ("budget",), "a budget has no negative numbers"
 
 

@@ -28,11 +28,11 @@ def select(
     turn: Turn, clearance: Clearance, config: Config, blueprint: Blueprint, hooks: Mapping[str, Hook] = NO_HOOKS
 ) -> Plan:
     """Decide for every slot whether this turn may have it; nothing is opened here."""
-    mode = turn.mode or Mode.FULL
+    mode = find_mode(turn.mode or Mode.FULL, blueprint)
     names = fill_names(turn, config)
     claimed = find_claimed(blueprint, config, names)
     entries: list[Planned] = []
-    for slot in blueprint.slots:
+    for slot in list_slots(blueprint, mode):
         if slot.source == LISTED:
             further = [entry for entry in config.prompt.files if entry.path not in claimed]
             entries.extend(plan_file(slot, entry, turn, clearance, config) for entry in further)
@@ -57,6 +57,18 @@ def select(
         for (pace, placement), group in groupby(ordered, key=lambda e: (e.slot.pace, e.slot.placement))
     )
     return Plan(blueprint=blueprint, clearance=clearance, mode=mode, runs=runs, warnings=revision.warnings)
+
+
+def find_mode(mode: Mode, blueprint: Blueprint) -> Mode:
+    """Return the prompt mode to use: a blueprint that has no brief prompt uses its minimal one."""
+    if mode is Mode.BRIEF and not any(Mode.BRIEF in slot.modes for slot in blueprint.slots):
+        return Mode.MINIMAL
+    return mode
+
+
+def list_slots(blueprint: Blueprint, mode: Mode) -> list[Slot]:
+    """List the slots of a prompt mode and of the full prompt; a slot that only another mode has is no loss here."""
+    return [slot for slot in blueprint.slots if Mode.FULL in slot.modes or mode in slot.modes]
 
 
 def see(turn: Turn, clearance: Clearance, mode: Mode) -> Occasion:
@@ -150,10 +162,10 @@ def refuse_situation(entry: Planned, turn: Turn, config: Config) -> Planned:
 
 
 def refuse_mode(entry: Planned, mode: Mode) -> Planned:
-    """Leave out what the prompt mode does not include."""
+    """Leave out what the prompt mode does not include; its files stay known, since recall may search them."""
     if entry.verdict or mode in entry.slot.modes:
         return entry
-    return refuse(entry, Verdict.ABSENT, tell_left_out(mode))
+    return replace(entry, verdict=Verdict.ABSENT, reason=tell_left_out(mode))
 
 
 def tell_left_out(mode: Mode) -> str:

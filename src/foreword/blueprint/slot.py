@@ -8,6 +8,9 @@ from foreword.words import Mode, Pace, Placement, Trust, Word
 
 LISTED = "files"  # the source whose slot holds the further files of the configuration
 SKILLS = "skills"  # the source that takes two fields of every SKILL.md
+TEXT_SHARE = 0.6  # of a small system budget that tool schemas leave to the texts
+
+ROOM_SHARE = 12  # a slot's own room is at most this part of the window
 
 
 class Rendering(Word):
@@ -106,7 +109,8 @@ class Slot:
     floor: int = 0
     """Tokens that no other slot can take from it."""
     room: int = 0
-    """Tokens of its own beyond what the slots of a turn share, for a text that is there in some turns only."""
+    """Tokens of its own beyond what the slots of a turn share, for a text that is there in some turns only; at most a
+    twelfth of the window."""
     cut: Cut = Cut.HEAD
     """How it is shortened."""
     limit: int = 0
@@ -119,6 +123,10 @@ class Slot:
     """Whose words it carries, and so how much of its structure is kept."""
     hint: str = ""
     """What its verdict adds when it has a text, such as a better place for it."""
+
+    def find_room(self, window: int) -> int:
+        """Return the tokens of its own that it has in a window."""
+        return min(self.room, window // ROOM_SHARE)
 
     @property
     def file_least(self) -> Trust:
@@ -140,10 +148,14 @@ class Budget:
     """The most of a model's window that is used; all of it if 0."""
     turn: int = 400
     """The most that the slots of a turn may use; with `turn_room: rest`, the least that the whole prompt may use."""
+    turn_share: float = 0
+    """The same as a share of the model's window; the larger one holds. Not with `turn_room: rest`."""
     turn_room: Room = Room.FIXED
     """Whether the slots of a turn have a fixed number of tokens, or what conversation and prompt leave."""
     turn_tiers: Mapping[str, float] = field(default_factory=dict)
     """The tiers of a turn's slots in order, each with its most as a share of what the prompt may use; none if empty."""
+    texts: int = 6_000
+    """Tokens of the system budget that tool schemas leave to the texts; of a small budget, 60 %."""
     session_share: float = 0.3
     """The part of the system budget that static slots leave to session slots."""
     menu_share: float = 0.05
@@ -169,6 +181,15 @@ class Budget:
         spare = used - self.keep_back(used) - min(self.turn, used // 4) if self.turn_room is Room.REST else used
         return min(self.system, int(used * self.window_share), spare)
 
+    def turn_limit(self, window: int) -> int:
+        """Return the tokens that the slots of a turn share."""
+        return max(self.turn, int(self.bound(window) * self.turn_share))
+
+    def tool_limit(self, window: int) -> int:
+        """Return the part of the system budget that tool schemas may take, from blueprint and model alone."""
+        limit = self.limit(window)
+        return limit - min(self.texts, int(limit * TEXT_SHARE))
+
 
 @frozen
 class Blueprint:
@@ -193,6 +214,8 @@ class Blueprint:
     """What stands in the place of a text that had to be left out; a strict blueprint needs one."""
     stub_without_call: str = ""
     """The same for a turn that has no tool to read it with."""
+    log_tools: str = "foreword"
+    """What the names of the tools that ask the event log begin with, as in `foreword_logs`."""
     separator: str = "\n\n"
     """What stands between two sections."""
     budget: Budget = field(default_factory=Budget)

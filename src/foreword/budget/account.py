@@ -8,23 +8,30 @@ from foreword.budget.share import Wish, can_list, share, weigh_stub, wish
 from foreword.budget.verdict import Fitted, Terms, leave_out
 from foreword.errors import BudgetError
 from foreword.sources import Filled, Section
+from foreword.sources.tooling import SCHEMAS
 from foreword.words import Pace, Verdict
 
 MENU = "menu"  # the source whose section the budget writes
 
 
 class Account:
-    """Fits static slots by themselves, then session slots into what is left, then the menu with what did not fit."""
+    """Fits static slots by themselves, then session slots into what is left, then the menu with what did not fit.
+
+    The tool schemas were chosen for their own part of the budget, and a turn cannot call a tool without its schema. So
+    those that are part of the text are paid first, as those beside the prompt are.
+    """
 
     def __init__(self, terms: Terms, runs: Sequence[Filled], *, overflow: bool) -> None:
         self.terms = terms
         self.budget = terms.blueprint.budget
         self.limit = terms.limit
         self.left = self.limit - terms.tool_tokens
-        self.spent = {"tool schemas": terms.tool_tokens}
         self.fitted: dict[int, Fitted] = {}
         self.used_by_tier = dict.fromkeys(self.budget.tiers, 0)
-        sections = [(run.pace, section) for run in runs for section in run.sections]
+        every = [(run.pace, section) for run in runs for section in run.sections]
+        self.note(one.whole for one in wish([one for _, one in every if one.slot.source == SCHEMAS], terms))
+        self.spent = {"tool schemas": self.limit - self.left}
+        sections = [(pace, section) for pace, section in every if section.slot.source != SCHEMAS]
         self.menu = next((section for _, section in sections if section.slot.source == MENU), None)
         self.listable: list[Wish] = []
         self.overflows = False

@@ -42,7 +42,7 @@ def fit(filled: Sequence[Filled], terms: Terms, conversation: int) -> Fit:
     """Give every item its verdict; what is the same as in another turn is fitted once."""
     stable = terms.memo.once(fit_stable, terms, *[run for run in filled if run.pace is not Pace.TURN])
     turns = tuple([run for run in filled if run.pace is Pace.TURN])
-    room = find_room(terms, stable.values(), conversation, find_own(turns))
+    room = find_room(terms, stable.values(), conversation, find_own(turns, terms))
     passing = terms.scratch.recall((terms, room, turns), lambda: fit_turn(terms, room, turns))
     runs = tuple([passing[id(run)] if run.pace is Pace.TURN else stable[id(run)] for run in filled])
     return Fit(runs=runs, limit=terms.limit, tool_tokens=terms.tool_tokens)
@@ -58,17 +58,19 @@ class TurnRoom:
     """What the slower slots take of the same room, where there is one room for all."""
 
 
-def find_own(runs: Iterable[Filled]) -> int:
+def find_own(runs: Iterable[Filled], terms: Terms) -> int:
     """Find what slots with a room of their own may use in this turn."""
-    return sum([section.slot.room for run in runs for section in run.sections])
+    window = terms.meter.facts.window
+    return sum([section.slot.find_room(window) for run in runs for section in run.sections])
 
 
 def find_room(terms: Terms, stable: Iterable[FittedRun], conversation: int, own: int = 0) -> TurnRoom:
     """Find what the slots of a turn may use, or fail with the arithmetic when the window cannot hold the rest."""
     budget, window = terms.blueprint.budget, terms.meter.facts.window
     if budget.turn_room is Room.FIXED:
-        check_window(terms, conversation, terms.limit, budget.turn + own)
-        return TurnRoom(left=budget.turn, whole=budget.turn)
+        turn = budget.turn_limit(window)
+        check_window(terms, conversation, terms.limit, turn + own)
+        return TurnRoom(left=turn, whole=turn)
     used = terms.tool_tokens + sum([run.tokens for run in stable])
     check_window(terms, conversation, used, 0)
     bound = budget.bound(window)
@@ -99,7 +101,7 @@ def fit_turn(terms: Terms, room: TurnRoom, runs: Sequence[Filled]) -> dict[int, 
     """Fit what changes with the turn into its own room, so that it presses on nothing else."""
     tiers = terms.blueprint.budget.turn_tiers
     whole = {id(run): keep_run(run, terms) for run in runs}
-    own = find_own(runs)
+    own = find_own(runs, terms)
     if not tiers and not own and sum([run.tokens for run in whole.values()]) <= room.left:
         return whole
     every = wish([section for run in runs for section in run.sections], terms)
@@ -120,7 +122,7 @@ def fit_turn(terms: Terms, room: TurnRoom, runs: Sequence[Filled]) -> dict[int, 
 
 def share_own(one: Wish, terms: Terms) -> list[Fitted]:
     """Fit a section into the room of its own slot."""
-    room = one.section.slot.room
+    room = one.section.slot.find_room(terms.meter.facts.window)
     return share([one], room, f"its slot has {room:,} tokens of its own", terms)
 
 

@@ -102,7 +102,19 @@ def share_fairly(wishes: Sequence[Wish], room: int, why: str, terms: Terms) -> l
         staying = [one for one in staying if id(one.section) not in lost]
     settled = {id(one.item): one for one in fitted}
     everyone = zip(wishes, level(wishes, room), strict=True)
-    return [settled.get(id(one.section)) or lose(one, part, why, terms) for one, part in everyone]
+    shared = [settled.get(id(one.section)) or lose(one, part, why, terms) for one, part in everyone]
+    return restore(shared, wishes, room)
+
+
+def restore(shared: Sequence[Fitted], wishes: Sequence[Wish], room: int) -> list[Fitted]:
+    """Put back what was left out and fits whole into the room that is still free."""
+    free = room - sum(one.tokens for one in shared)
+    restored = []
+    for fitted, one in zip(shared, wishes, strict=True):
+        fits = fitted.verdict is Verdict.DROPPED and not one.section.lost and one.wanted - fitted.tokens <= free
+        free -= one.wanted - fitted.tokens if fits else 0
+        restored.append(one.whole if fits else fitted)
+    return restored
 
 
 def choose_staying(wishes: Sequence[Wish], room: int, terms: Terms) -> list[Wish]:
@@ -129,12 +141,16 @@ def is_useful(one: Wish, part: int, terms: Terms) -> bool:
 
 
 def level(wishes: Sequence[Wish], room: int) -> list[int]:
-    """Return the largest equal parts that together fit into the room: beyond the floors, or below them if need be."""
+    """Return the largest equal parts that together fit into the room: beyond the floors, or below them if need be.
+
+    A section without a floor then counts like the one with the highest, so that a short one is not the first to go.
+    """
     floors = [one.floor for one in wishes]
     if sum(floors) <= room:
         return pour(floors, [one.wanted for one in wishes], room)
     bases = [one.base for one in wishes]
-    return pour(bases if sum(bases) <= room else [0] * len(bases), floors, max(room, 0))
+    most = [one.floor or min(one.wanted, max(floors)) for one in wishes]
+    return pour(bases if sum(bases) <= room else [0] * len(bases), most, max(room, 0))
 
 
 def pour(least: Sequence[int], most: Sequence[int], room: int) -> list[int]:

@@ -6,6 +6,7 @@ from foreword.blueprint import Blueprint
 from foreword.frozen import frozen
 from foreword.memo import Memo
 from foreword.sources import Section
+from foreword.sources.toolkit import Toolkit
 from foreword.tokens import Meter
 from foreword.turn import Toolset
 from foreword.words import Mode, Verdict
@@ -26,14 +27,23 @@ class Terms:
     blueprint: Blueprint
     mode: Mode
     meter: Meter
-    tools: Toolset
-    tool_tokens: int
+    toolkit: Toolkit
     limit: int
     """What static and session slots may use together, tool schemas included."""
     scale: Scale
     memo: Memo
     scratch: Memo
     """What single sections weigh and how they were cut; apart, since there can be many of them."""
+
+    @property
+    def tools(self) -> Toolset:
+        """The tools that the turn is offered."""
+        return self.toolkit.tools
+
+    @property
+    def tool_tokens(self) -> int:
+        """Tokens of the schemas that are sent as tools, not as text."""
+        return self.toolkit.tokens
 
 
 @frozen

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command, list_actions
 from foreword.cli.files import STDIN, check, read_text, read_value
-from foreword.cli.output import count, make_plain, print_json, print_text
+from foreword.cli.output import count, make_plain, print_json, print_text, warn
 from foreword.cli.place import open_here
 from foreword.errors import InputError, UnknownName, suggest
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from foreword.sources.character import Character
     from foreword.workspace import Workspace
 
+MOST_NAMES = 20  # names of one warning
 ACTIONS = {
     "show": "[NAME]: print what is kept of one agent, or of all",
     "set": "NAME: keep a soul, an identity or both; an empty file takes it away",
@@ -119,7 +120,17 @@ def import_(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
     left = f"; {done.kept:,} that were here already stayed as they are" if done.kept else ""
     off = f"; {count(done.inactive, 'customization')} that was off stayed off" if done.inactive else ""
     said = f"imported: {count(done.agents, 'agent')}, {count(done.instructions, 'set')} of instructions"
+    config = workspace.config
+    warn_unknown("agents", [name for name in done.agent_names if name not in config.agents])
+    warn_unknown("users", [name for name in done.user_names if name not in config.users])
     return make_plain(done), f"{said}{left}{off}"
+
+
+def warn_unknown(kind: str, names: "list[str]") -> None:
+    """Warn of imported names that foreword.yaml does not have: no prompt shows what is kept of them."""
+    if names:
+        shown = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else "")
+        warn(f"not among the {kind} of foreword.yaml, so no prompt shows what is kept of them: {shown}")
 
 
 def check_name(name: str, workspace: "Workspace") -> str:

@@ -145,9 +145,10 @@ def show_budget(budget: "Budget") -> str:
     """Show the rules of a budget in one line."""
     from foreword.blueprint.slot import Room
 
-    share = f"{budget.window_share:.0%}".replace("%", " %")
+    share = show_share(budget.window_share)
     fixed = budget.turn_room is Room.FIXED
-    turn = f"{budget.turn:,}" if fixed else f"what is left, and {budget.turn:,} at least for the whole prompt"
+    larger = f" or {show_share(budget.turn_share)} of the window" if budget.turn_share else ""
+    turn = f"{budget.turn:,}{larger}" if fixed else f"what is left, and {budget.turn:,} at least for the whole prompt"
     turns = f" · {budget.fitting} tiers of a turn: {show_tiers(budget.turn_tiers)}" if budget.turn_tiers else ""
     return (
         f"system {budget.system:,} tokens or {share} of the window · turn {turn} · reserve {budget.reserve:,}"
@@ -157,7 +158,12 @@ def show_budget(budget: "Budget") -> str:
 
 def show_tiers(tiers: "Mapping[str, float]") -> str:
     """Show tiers in order, each with its share."""
-    return ", ".join(f"{name} {share:.0%}".replace("%", " %") for name, share in tiers.items())
+    return ", ".join(f"{name} {show_share(share)}" for name, share in tiers.items())
+
+
+def show_share(share: float) -> str:
+    """Show a share as a percentage."""
+    return f"{share:.0%}".replace("%", " %")
 
 
 COMMAND = Command(

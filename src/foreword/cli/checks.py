@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from foreword.frozen import frozen
+from foreword.words import Vocabulary
 
 OLDEST = (3, 11)
 # What the vocabularies' own encoders give for a short text.
@@ -56,14 +57,14 @@ def check_python(version: tuple[int, ...]) -> Check:
 
 def check_tokenizer() -> Check:
     """Check that the vocabularies load and give the ids that their makers' encoders give."""
-    remedy = "reinstall it: pip install --force-reinstall rs-bpe==0.1.0"
+    remedy = "reinstall it: pip install --force-reinstall splintr-rs==0.22.0"
     try:
-        from rs_bpe.bpe import openai
+        from foreword.tokens.count import load_tokenizer
 
-        ids = {"o200k": openai.o200k_base().encode(FIXTURE), "cl100k": openai.cl100k_base().encode(FIXTURE)}
-    except Exception as error:  # noqa: BLE001 - whatever a broken binary raises, it is to be told
-        return refuse("tokenizer", f"rs-bpe does not load: {error}", remedy)
-    if wrong := [name for name, expected in IDS.items() if list(ids[name]) != expected]:
+        ids = {name: load_tokenizer(Vocabulary(name)).encode_ordinary(FIXTURE) for name in IDS}
+    except Exception as error:  # noqa: BLE001 - a broken binary may raise anything
+        return refuse("tokenizer", f"splintr-rs does not load: {error}", remedy)
+    if wrong := [name for name, expected in IDS.items() if ids[name] != expected]:
         return refuse("tokenizer", f"{' and '.join(wrong)} gives wrong ids, so counts are wrong", remedy)
     return accept("tokenizer", "o200k and cl100k give the right ids")
 

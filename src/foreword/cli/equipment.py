@@ -51,6 +51,16 @@ def advise(model: str, config: "Config", secrets: "Secrets") -> str:
     return f"set it {SET} before it speaks"
 
 
+def check_model_servers(config: "Config | None", secrets: "Secrets") -> Iterator[Check]:
+    """Name the model servers that run on this machine, and what they offer."""
+    from foreword.runtime.discovery import find_servers
+
+    for server in find_servers(config, secrets):
+        offered = ", ".join(f"{one.name} (window {one.window:,})" if one.window else one.name for one in server.models)
+        use = "; name one as the model of an agent" if server.models else ""
+        yield accept("model server", f"{server.title} at {server.url}: {offered or 'no model yet'}{use}")
+
+
 def check_telegram(config: "Config", secrets: "Secrets") -> Iterator[Check]:
     """Check that the bot on Telegram, where there is to be one, has what it needs; nobody is asked."""
     from importlib.util import find_spec

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
-from foreword.cli.output import warn
+from foreword.cli.output import warn, warn_of_names
 from foreword.cli.place import open_here
 from foreword.cli.turns import find_situation
 from foreword.errors import InputError, show_name, suggest
@@ -126,8 +126,7 @@ def find_desk(workspace: "Workspace", turn: "Turn") -> Desk:
     from foreword.workspace import STATE
 
     clearance = resolve(turn, workspace.config)
-    for warning in clearance.warnings:
-        warn(warning)
+    warn_of_names(clearance.warnings, turn.user, workspace.config.users)
     reader = find_reader(turn, clearance.level, workspace.config)
     zone, note = find_zone(reader.timezone)
     if note:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from foreword.cli.caches import check_caches
 from foreword.cli.checks import Check, accept, doubt, refuse
-from foreword.cli.equipment import check_directories, check_provider, check_servers, check_telegram
+from foreword.cli.equipment import check_directories, check_model_servers, check_provider, check_servers, check_telegram
 from foreword.cli.output import count
 from foreword.cli.place import open_folder
 from foreword.cli.stores import check_stores
@@ -44,6 +44,7 @@ def examine(folder: str | None) -> Iterator[Check]:
     yield from check_agents(workspace)
     yield from check_zones(workspace)
     yield from check_files(workspace)
+    yield from check_hints(workspace)
     if not any(check.subject == FILE for check in broken):  # who reads a damaged log puts it aside
         yield from check_caches(workspace)
 
@@ -78,6 +79,7 @@ def check_agents(workspace: "Workspace") -> Iterator[Check]:
         yield from check_provider(subject, agent.model, workspace.config, secrets)
         yield from check_directories(subject, agent, workspace)
         yield from check_servers(subject, agent)
+    yield from check_model_servers(workspace.config, secrets)
     yield from check_telegram(workspace.config, secrets)
 
 
@@ -131,12 +133,22 @@ def check_files(workspace: "Workspace") -> Iterator[Check]:
     read = 0
     for path in sorted(list_files(workspace)):
         found = workspace.files.read(path)
-        read += isinstance(found, Document)
-        if isinstance(found, Trouble):
-            yield refuse(path, found.reason)
-        elif found and found.note:
+        lost = found if isinstance(found, Trouble) else workspace.files.losses.get(path)
+        read += isinstance(found, Document) and lost is None
+        if lost:
+            yield refuse(path, lost.reason, "mend it; until then a built-in text is used, or none")
+        elif isinstance(found, Document) and found.note:
             yield doubt(path, found.note)
     yield accept("files", f"{count(read, 'file')} can be read")
+
+
+def check_hints(workspace: "Workspace") -> Iterator[Check]:
+    """Check whether a prompt is made of files of an older layout."""
+    from foreword.cli.turns import find_hints
+
+    for assembly in workspace.preview():
+        for hint in find_hints(assembly):
+            yield doubt(f"agent {assembly.turn.agent}", hint)
 
 
 def list_files(workspace: "Workspace") -> set[str]:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from foreword.cli.command import Command
 from foreword.cli.output import print_json, warn
 from foreword.errors import InputError
+from foreword.names import judge_name, normalize_name
 
 NOBODY = "me"
 MODEL = "anthropic:claude-sonnet-5"
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 # What YAML takes for a text as it stands.
 BARE = r"(?i)(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z][A-Za-z0-9._-]*"
 FILES = (
@@ -58,6 +58,7 @@ def run(args: Namespace) -> int:
         print_json({"workspace": os.path.abspath(folder), "created": made, "kept": kept})
     else:
         print_next(folder, made, kept)
+        print_servers()
     return 0
 
 
@@ -93,11 +94,10 @@ def fill_templates(args: Namespace) -> dict[str, str]:
 
 def judge(option: str, name: str) -> str:
     """Take a name that can be that of a folder, or refuse it."""
-    if not re.fullmatch(NAME, name) or ".." in name:
-        raise InputError(
-            f"{option} {name!r} is not a usable name; use letters, digits and ._-, a letter or digit first"
-        )
-    return name
+    plain = normalize_name(name)
+    if problem := judge_name(plain):
+        raise InputError(f"{option} {name!r} {problem}")
+    return plain
 
 
 def quote(name: str) -> str:
@@ -109,7 +109,7 @@ def find_owner(environ: Mapping[str, str]) -> str:
     """Find the name that the person has on this machine, if it can be used."""
     for variable in ("USER", "LOGNAME", "USERNAME"):
         name = environ.get(variable, "").lower()
-        if re.fullmatch(NAME, name) and ".." not in name and name != "root":
+        if not judge_name(name) and name != "root":
             return name
     return NOBODY
 
@@ -133,6 +133,18 @@ def print_next(folder: str, made: Sequence[str], kept: Sequence[str]) -> None:
     here = "" if os.path.realpath(folder) == os.path.realpath(".") else f" -w {folder}"
     for line, why in list_steps(here):
         print(f"  {line:{len(here) + 34}}  {why}".rstrip())
+
+
+def print_servers() -> None:
+    """Print which model servers run on this machine, and how to use them."""
+    from foreword.runtime.discovery import find_servers
+
+    servers = find_servers(None, os.environ)
+    if servers:
+        print("\nfound on this machine; name one as the model in foreword.yaml:\n")
+    for server in servers:
+        offered = ", ".join(one.name for one in server.models) or "no model yet"
+        print(f"  {server.title} at {server.url}: {offered}")
 
 
 def list_steps(here: str) -> Iterator[tuple[str, str]]:

@@ -35,6 +35,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print the newest events that fit, the newest last."""
+    from foreword.events.outcomes import asks_for_errors, find_outcomes, show_outcomes
     from foreword.events.question import find_events
 
     workspace, desk = sit_down(args)
@@ -47,12 +48,17 @@ def run(args: Namespace) -> int:
         follow(args, desk, wanted)
     found = desk.ask(lambda log: find_events(log, desk.reader, wanted))
     records = found.records[::-1]
+    outcomes = desk.ask(lambda log: find_outcomes(log, desk.reader, records)) if asks_for_errors(wanted) else []
     if found.notice:
         warn(found.notice)
     if args.json:
         print_json([record.to_dict(desk.reader) for record in records])
     elif records:
         draw_records(records, desk.zone)
+        if outcomes:
+            print("\n what became of these turns:")
+        for line in show_outcomes(outcomes, desk.zone):
+            print(f" {line}")
         if rest := found.find_rest(len(records), wanted):
             print(f"\n older ones fit, too: --until {rest}, or a higher --limit")
     else:

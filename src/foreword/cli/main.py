@@ -12,6 +12,15 @@ NO_FIT = 1
 BAD_INPUT = 2
 INTERRUPTED = 130  # 128 and the number of the signal, as shells count
 PIPE_CLOSED = 141
+# The modules that each extra brings; the first extra that brings one is the smallest.
+EXTRAS = {
+    "store": {"alembic", "sqlalchemy"},
+    "otlp": {"opentelemetry"},
+    "gateway": {"anthropic", "cronsim", "fastapi", "google", "httpx2", "mcp", "openai", "prompt_toolkit"}
+    | {"pydantic_ai", "starlette", "uvicorn"},
+    "local": {"xllamacpp"},
+    "telegram": {"aiogram", "markdown_it", "wcwidth"},
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (ForewordError, OSError) as error:
+    except (ForewordError, OSError, ModuleNotFoundError) as error:
+        if isinstance(error, ModuleNotFoundError) and find_extra(error) is None:
+            raise
         complain(describe(error))
         try:
             sys.stdout.flush()
@@ -45,8 +56,16 @@ def leave_unwritten() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def describe(error: ForewordError | OSError) -> str:
+def find_extra(error: ModuleNotFoundError) -> str | None:
+    """Return the extra of ours that brings a missing module, or None for a module that none of them brings."""
+    missing = (error.name or "").partition(".")[0]
+    return next((extra for extra, modules in EXTRAS.items() if missing in modules), None)
+
+
+def describe(error: ForewordError | OSError | ModuleNotFoundError) -> str:
     """Say in one message what went wrong; a configuration's faults have a line each."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"this needs {error.name}, which is not installed: pip install 'foreword[{find_extra(error)}]'"
     if isinstance(error, ConfigError) and len(error.faults) > 1:
         return f"{len(error.faults)} faults:\n{error}"
     if isinstance(error, OSError) and error.strerror:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command, list_actions
-from foreword.cli.output import count, make_plain, print_json, print_text, warn
+from foreword.cli.output import count, make_plain, print_json, print_text, warn, warn_of_names
 from foreword.cli.place import open_here
 from foreword.cli.turns import find_situation
 from foreword.errors import InputError, UnknownName, show_name
@@ -71,14 +71,13 @@ def run(args: Namespace) -> int:
 
 def stand_in(args: Namespace, workspace: "Workspace") -> "Assembly":
     """Assemble the turn whose clearance the action has."""
-    from foreword.tools import BUILT_IN
+    from foreword.tools.equipped import equip_person
     from foreword.turn import Turn
 
     user = workspace.config.owner if args.user is None else args.user
-    turn = Turn(user=user, room=args.room, situation=find_situation(args, workspace.config), tools=BUILT_IN)
-    assembly = workspace.assemble(turn)
-    for warning in assembly.clearance.warnings:
-        warn(warning)
+    turn = Turn(user=user, room=args.room, situation=find_situation(args, workspace.config))
+    assembly = equip_person(workspace.assemble(turn))
+    warn_of_names(assembly.clearance.warnings, user, workspace.config.users)
     if "memory_search" not in assembly.terms.tools:
         raise InputError(f"{user or 'nobody'} is {assembly.clearance.level} here, and has no memory to ask")
     level = assembly.clearance.level

@@ -1,7 +1,7 @@
 """What the commands print: JSON and answers to stdout, warnings and complaints to stderr."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -22,6 +22,16 @@ def print_text(text: str) -> None:
 def warn(message: str) -> None:
     """Warn on stderr about something that did not stop the command."""
     print(f"foreword: warning: {message}", file=sys.stderr)
+
+
+def warn_of_names(warnings: Iterable[str], user: str, users: Collection[str]) -> None:
+    """Warn about the unknown names of a turn, and offer the user who was probably meant."""
+    from foreword.errors import find_nearest
+
+    for warning in warnings:
+        warn(warning)
+    if user and user not in users and (near := find_nearest(user, users)):
+        warn(f"did you mean the user {near!r}?")
 
 
 def complain(message: str) -> None:

@@ -9,11 +9,12 @@ from typing import Any, NoReturn
 from foreword import __version__
 from foreword.cli.command import Command
 from foreword.errors import InputError, suggest
+from foreword.names import normalize_name
 
 COMMANDS = (
     "chat", "serve", "build", "explain", "diff", "price", "memory", "instructions", "agent", "token", "pair",
-    "schedule", "status", "logs", "trace", "cost", "cache", "export", "forget", "lint", "init", "blueprints", "doctor",
-    "bench",
+    "schedule", "sessions", "status", "logs", "trace", "cost", "cache", "export", "forget", "lint", "init",
+    "blueprints", "doctor", "bench",
 )  # fmt: skip
 HELP = "help"
 REQUIRED = "the following arguments are required: "  # the words of argparse
@@ -24,6 +25,9 @@ EXAMPLES = (
     "foreword -w assistant build --user bob       the prompt itself, for somebody else",
     "foreword COMMAND --help                      the options of a command",
 )
+
+# Options and arguments that are names; Unicode has several spellings for some letters.
+NAMED = {"user", "who", "what", "reader", "owner", "agent", "room", "channel", "situation", "store", "name"}
 
 
 class Parser(ArgumentParser):
@@ -85,6 +89,9 @@ def parse(arguments: Sequence[str]) -> Namespace:
     # argparse takes no words behind an option for what they are.
     if left := chosen.take(args, extra):
         chosen.error(f"unexpected argument {left[0]!r}")
+    for name in NAMED & vars(args).keys():
+        if isinstance(value := getattr(args, name), str):
+            setattr(args, name, normalize_name(value))
     return args
 
 

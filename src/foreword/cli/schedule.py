@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from foreword.cli.command import Command, list_actions
-from foreword.cli.output import print_json
+from foreword.cli.output import print_json, warn
 from foreword.cli.place import find_environ, open_here
 from foreword.config.scheduling import Missed
 from foreword.errors import InputError, UnknownName
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from foreword.gateway.schedule.schedules import Schedule
     from foreword.workspace import Workspace
 
+FIRED = "it runs while foreword serve runs, or an open foreword chat where no Telegram bot is configured"
 ACTIONS = {
     "list": "what is planned, and when it is due next (--user)",
     "add": "plan something (--say, and one of --cron, --at and --heartbeat)",
@@ -36,7 +37,9 @@ def add_options(parser: ArgumentParser) -> None:
     plan = parser.add_argument_group("what is planned")
     plan.add_argument("--say", metavar="TEXT", default="", help="what the agent is told")
     plan.add_argument("--cron", metavar="LINE", default="", help="minute, hour, day, month and weekday")
-    plan.add_argument("--at", metavar="TIME", default="", help="once, such as 2026-12-24T18:00")
+    plan.add_argument(
+        "--at", metavar="TIME", default="", help="once: 18:00, tomorrow 8:00, in 5 minutes, or 2026-12-24T18:00"
+    )
     plan.add_argument("--heartbeat", metavar="TIME", default="", help="go through HEARTBEAT.md this often, such as 30m")
     plan.add_argument("--name", metavar="NAME", default="", help="what it is known by")
     plan.add_argument("--agent", metavar="NAME", default="", help="who is told; else the first agent")
@@ -103,6 +106,7 @@ def show_all(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection
 def add(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection") -> None:
     """Plan something."""
     from foreword.config.scheduling import Schedule as Written
+    from foreword.gateway.schedule.destination import list_channels
     from foreword.gateway.schedule.ordering import order
     from foreword.gateway.schedule.showing import describe
 
@@ -119,8 +123,14 @@ def add(args: Namespace, workspace: "Workspace", state: "sqlite3.Connection") ->
         to=args.to,
         missed=Missed(args.missed),
     )
-    made = order(state, entry, workspace.config, datetime.now(UTC))
-    print_json(write(made)) if args.json else print(f"planned: {describe(made)}")
+    config = workspace.config
+    ordered = order(state, entry, config, datetime.now(UTC), list_channels(config))
+    for note in ordered.notes:
+        warn(note)
+    if args.json:
+        print_json(write(ordered.schedule))
+    else:
+        print(f"planned: {describe(ordered.schedule)}\n{FIRED}")
 
 
 def end(args: Namespace, _: "Workspace", state: "sqlite3.Connection") -> None:
@@ -194,6 +204,7 @@ COMMAND = Command(
     examples=(
         "foreword schedule list",
         'foreword schedule add --cron "0 8 * * 1-5" --say "What is on today?" --to telegram:1001',
+        'foreword schedule add --at "tomorrow 8:00" --say "Remind me of the dentist."',
         'foreword schedule add --at 2026-12-24T18:00 --say "Wish everybody well." --to kitchen',
         "foreword schedule run brief",
         "foreword schedule cancel 3f9a2c1d",

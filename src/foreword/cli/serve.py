@@ -13,6 +13,7 @@ from foreword.errors import InputError
 
 if TYPE_CHECKING:
     from foreword.config.schema import Config, HttpServer
+    from foreword.workspace import Workspace
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -29,6 +30,7 @@ def run(args: Namespace) -> int:
     """Serve until interrupted."""
     import asyncio
 
+    from foreword.events.console import Console, log_to
     from foreword.gateway.channels.configured import find_channels
     from foreword.store.state import in_words
 
@@ -41,13 +43,15 @@ def run(args: Namespace) -> int:
             from foreword.gateway.opening import Options
         except ModuleNotFoundError as error:
             raise InputError(f"{error.name} is needed to serve: pip install 'foreword[gateway]'") from None
-        options = Options(tree=None if args.quiet else sys.stderr, opens=channels, scheduling=True)
+        console = Console(sys.stderr)
+        options = Options(tree=None if args.quiet else console, opens=channels, scheduling=True)
 
         def told(address: str) -> None:
             announce(address, list(channels), args)
             warn_of_models(workspace.config, environ)
+            warn_of_files(workspace)
 
-        with in_words(workspace.state):
+        with in_words(workspace.state), log_to(console):
             asyncio.run(serve(workspace, settings, environ=environ, options=options, ready=told))
     return 0
 
@@ -89,6 +93,15 @@ def warn_of_models(config: "Config", environ: Mapping[str, str]) -> None:
             reason = str(error)
         if reason:
             warn(f"{name}: {reason}")
+
+
+def warn_of_files(workspace: "Workspace") -> None:
+    """Warn of files that cannot be used, and of those of an older layout, each once."""
+    from foreword.cli.turns import find_hints, find_losses
+
+    found = [(*find_losses(assembly), *find_hints(assembly)) for assembly in workspace.preview()]
+    for reason in dict.fromkeys(reason for reasons in found for reason in reasons):
+        warn(reason)
 
 
 COMMAND = Command(

@@ -93,9 +93,11 @@ def show(status: "Status", stock: "Sequence[Stock]", desk: Desk) -> None:
     """Show the status as tables; those that would be empty are a sentence."""
     from foreword.cli.table import cell, draw, find_width, make_table
     from foreword.events.line import show_time
+    from foreword.events.status import show_left_out
 
     width = find_width()
-    print(f"since {show_time(status.since, desk.zone)} ({desk.zone.key}): {count(status.sessions, 'session')}\n")
+    counted = f"{count(status.sessions, 'session')}{show_left_out(status)}"
+    print(f"since {show_time(status.since, desk.zone)} ({desk.zone.key}): {counted}\n")
     channels = make_table("channel", "last message", "errors", right=("errors",))
     for channel in status.channels:
         last = show_time(channel.last_message, desk.zone) if channel.last_message else "–"

@@ -6,21 +6,23 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from foreword.cli.output import warn
+from foreword.cli.output import warn, warn_of_names
 from foreword.cli.place import open_here, see_from_here
 from foreword.errors import ConfigError, InputError, suggest
+from foreword.words import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from foreword.assembly import Assembly
     from foreword.config import Config
+    from foreword.runtime.choosing import Chosen
     from foreword.turn import Turn
     from foreword.workspace import Workspace
 
 # The words of foreword.words, written out: importing it for a help text would cost every start.
 DELIVERIES = ("always", "as_needed", "never")
-MODES = ("full", "minimal", "none")
+MODES = ("full", "minimal", "brief", "none")
 
 
 def add_turn_options(parser: ArgumentParser) -> None:
@@ -53,7 +55,9 @@ def add_turn_options(parser: ArgumentParser) -> None:
     what.add_argument("--now", metavar="TIME", help="the time, such as 2026-11-15T08:30; else the clock")
     how = parser.add_argument_group("how")
     how.add_argument("--blueprint", metavar="NAME", default="", help="the blueprint; else that of the agent")
-    how.add_argument("--model", metavar="NAME", default="", help="the model as provider:name; else that of the agent")
+    how.add_argument(
+        "--model", metavar="NAME", default="", help="the model as provider:name; else the one that would answer"
+    )
     how.add_argument("--mode", choices=MODES, help="how much of the blueprint; else by the model")
     how.add_argument(
         "--tools",
@@ -73,13 +77,17 @@ def assemble(args: Namespace) -> "tuple[Workspace, Assembly]":
 
     workspace = open_here(args)
     try:
-        assembly = workspace.assemble(make_turn(args, workspace))
+        chosen = choose_answering(args, workspace)
+        assembly = workspace.assemble(make_turn(args, workspace, chosen.model))
     except ConfigError as error:
         raise see_from_here(error, workspace.files.root) from None
     workspace.close()
-    for warning in (*assembly.clearance.warnings, *assembly.plan.warnings):
+    if chosen.reason:
+        warn(f"{chosen.reason}; --model NAME shows the prompt of another")
+    warn_of_names(assembly.clearance.warnings, assembly.turn.user, workspace.config.users)
+    for warning in assembly.plan.warnings:
         warn(warning)
-    for reason in find_losses(assembly):
+    for reason in (*find_losses(assembly), *find_hints(assembly)):
         warn(reason)
     if assumed := assembly.terms.meter.facts.assumed:
         warn(assumed)
@@ -100,20 +108,46 @@ def find_losses(assembly: "Assembly") -> "Iterator[str]":
     yield from (one.note for one in sections if one.note and (one.lost or one.broken or one.note.endswith(STANDS_IN)))
 
 
-def make_turn(args: Namespace, workspace: "Workspace") -> "Turn":
+def find_hints(assembly: "Assembly") -> "list[str]":
+    """Find what a prompt's own files suggest to its owner, each hint once."""
+    from foreword.sources import Section
+
+    items = (getattr(one, "item", one) for run in assembly.fit.runs for one in run.items)
+    hinted = [item.slot.hint for item in items if isinstance(item, Section) and item.slot.hint in item.note]
+    return [*dict.fromkeys(filter(None, hinted))] if assembly.clearance.level is Trust.FULL else []
+
+
+def choose_answering(args: Namespace, workspace: "Workspace") -> "Chosen":
+    """Choose the model that is named, or the one that would answer here and now, as a chat does."""
+    from foreword.cli.place import find_environ
+    from foreword.runtime.choosing import Chosen, choose_model
+    from foreword.runtime.discovery import find_window
+
+    config, environ = workspace.config, find_environ(workspace)
+    agent = config.agents.get(args.agent or next(iter(config.agents)))
+    named = args.model or (agent.model if agent else "")
+    try:
+        chosen = Chosen(model=named) if args.model else choose_model(named, config, environ)
+    except InputError as error:
+        chosen = Chosen(model=named, reason=f"no model would answer here ({error}); this is the prompt for {named}")
+    if window := find_window(chosen.model, config, environ):
+        workspace.learn_window(chosen.model, window)
+    return chosen
+
+
+def make_turn(args: Namespace, workspace: "Workspace", model: str) -> "Turn":
     """Make the turn that the arguments describe, with the facts of this machine."""
     from foreword.cli import files
     from foreword.cli.offered import find_offered
-    from foreword.facts import find_git, find_host
+    from foreword.facts import describe_place, find_git
     from foreword.turn import State, Turn
     from foreword.words import Delivery, Mode
 
     config = workspace.config
     user = config.owner if args.user is None else args.user
     project = find_project(args.project)
-    if args.room not in ("", *config.rooms):
-        near = suggest(args.room, list(config.rooms))
-        warn(f"room {args.room!r} is not listed under rooms, and is taken for any group{near}")
+    host, sandbox = describe_place(config)
+    warn_unlisted(args.room, config)
     return Turn(
         agent=args.agent,
         user=user,
@@ -124,6 +158,7 @@ def make_turn(args: Namespace, workspace: "Workspace") -> "Turn":
         message=args.message,
         history=files.read_history(args.history) if args.history else (),
         project=project,
+        cwd=find_cwd(),
         instructions=files.read_text(args.instructions) if args.instructions else "",
         task=files.read_task(args.task) if args.task else None,
         state=files.read_state(args.state) if args.state else State(),
@@ -132,12 +167,20 @@ def make_turn(args: Namespace, workspace: "Workspace") -> "Turn":
         mode=Mode(args.mode) if args.mode else None,
         tools=find_offered(args, workspace, user, files.read_tools(args.tools) if args.tools else ()),
         extensions=files.read_extensions(args.extensions) if args.extensions else (),
-        host=find_host(),
-        git=find_git(project) if project else None,
+        host=host,
+        sandbox=sandbox,
+        git=find_git(place) if (place := project or find_cwd()) else None,
         blueprint=args.blueprint,
-        model=args.model,
+        model=model,
         now=parse_time(args.now, find_zone(user, config)) if args.now is not None else None,
     )
+
+
+def warn_unlisted(room: str, config: "Config") -> None:
+    """Warn about a room that the configuration does not list."""
+    if room not in ("", *config.rooms):
+        near = suggest(room, list(config.rooms))
+        warn(f"room {room!r} is not listed under rooms, and is taken for any group{near}")
 
 
 def find_situation(args: Namespace, config: "Config") -> str:
@@ -158,6 +201,14 @@ def find_project(path: str | None) -> str:
     if not os.path.isdir(place):
         raise InputError(f"--project {path} is no folder")
     return place
+
+
+def find_cwd() -> str:
+    """Find the working directory; a command whose directory was removed has none."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def find_zone(user: str, config: "Config") -> tzinfo:

@@ -10,21 +10,23 @@ from foreword.config.finding import Finding, Places
 from foreword.config.finding import find as _find
 from foreword.config.finding import find_texts as _find_texts
 from foreword.config.finding import list_names as _list_names
+from foreword.config.pattern import judge_pattern
 from foreword.config.people import Situation
 from foreword.config.scheduling import check_schedules
 from foreword.config.schema import SITUATIONS, STORES, Config, PromptFile, Server
 from foreword.config.structure import settle, spell, structure
 from foreword.config.telegram import judge_token
 from foreword.errors import Fault, suggest
+from foreword.names import SIGNS, judge_name, normalize_name
 
 LONGEST = 36_500  # days that events may be kept
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_ROOM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@-]*")
+_ROOM_SIGNS = "._-:+@"
+_ORIGIN = re.compile(r"https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 _PROVIDER = re.compile(r"[a-z][a-z0-9-]*")
-# Everything here becomes the name of a folder, or part of one.
-_NAMED = {"agents": _NAME, "users": _NAME, "situations": _NAME, "stores": _NAME, "rooms": _ROOM}
+# Each of these becomes the name of a folder, or part of one; the signs that it may have.
+_NAMED = {"agents": SIGNS, "users": SIGNS, "situations": SIGNS, "stores": SIGNS, "rooms": _ROOM_SIGNS}
 
 # Stores that are one file each, with a trust of its own.
 _TAKEN = {"facts": "memories.json", "main": "MEMORY.md"}
@@ -42,7 +44,8 @@ def load(
     """
     from foreword.config.composer import compose
 
-    structured = structure(compose(text, file), Config, file)
+    # Two spellings of one name must be one key, wherever it is referred to.
+    structured = structure(compose(normalize_name(text), file), Config, file)
     further = [
         Fault(file=file, line=line, message=f"{spell(keys)} {message}")
         for keys, line, message in (
@@ -72,6 +75,7 @@ def _check(places: Places) -> Iterator[Finding]:
     yield from _check_bulletin(places)
     yield from _check_events(places)
     yield from _check_server(places)
+    yield from _check_clients(places)
     yield from _check_telegram(places)
     yield from check_schedules(places)
 
@@ -103,9 +107,9 @@ def _check_caches(places: Places, list_caches: Callable[[], Collection[str]] | N
 
 
 def _check_names(places: Places) -> Iterator[Finding]:
-    for kind, pattern in _NAMED.items():
+    for kind, signs in _NAMED.items():
         for keys, place in _find(places, kind, "*"):
-            if problem := _judge_name(str(keys[-1]), pattern):
+            if problem := judge_name(str(keys[-1]), signs):
                 yield keys, place.line, problem
 
 
@@ -117,7 +121,7 @@ def _check_stores(places: Places) -> Iterator[Finding]:
 
 def _check_groups(places: Places) -> Iterator[Finding]:
     for keys, line, group in _find_texts(places, "rooms", "*", "group"):
-        if group and (problem := _judge_name(group, _ROOM)):
+        if group and (problem := judge_name(group, _ROOM_SIGNS)):
             yield keys, line, problem
 
 
@@ -205,6 +209,18 @@ def _check_server(places: Places) -> Iterator[Finding]:
             yield keys, line, f"is a name or an address without a port or a path, not {name!r}"
 
 
+def _check_clients(places: Places) -> Iterator[Finding]:
+    for keys, line, origin in _find_texts(places, "server", "cors", "*"):
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            yield keys, line, f"is an origin such as https://chat.example or http://localhost:3000, not {origin!r}"
+    for keys, line, pattern in _find_texts(places, "server", "housekeeping", "*"):
+        if problem := judge_pattern(pattern) if pattern else "is blank; leave it out":
+            yield keys, line, problem
+    for keys, line, chosen in _find_texts(places, "server", "client_tools"):
+        if chosen == "pass":
+            yield keys, line, "cannot be 'pass' yet: handing tools to the client is not built; use ignore or refuse"
+
+
 def _check_telegram(places: Places) -> Iterator[Finding]:
     for keys, line, token in _find_texts(places, "telegram", "token"):
         if problem := judge_token(token):
@@ -229,7 +245,7 @@ def _check_servers(places: Places) -> Iterator[Finding]:
             yield keys, place.line, "must have a url that begins with http:// or https://"
         elif server.seconds <= 0:
             yield keys, place.line, "must have seconds above 0"
-        elif server.name and (problem := _judge_name(server.name, _NAME)):
+        elif server.name and (problem := judge_name(server.name)):
             yield (*keys, "name"), place.line, problem
         elif server.name and (keys[1], server.name) in named:
             yield (*keys, "name"), place.line, f"repeats the server {server.name!r}"
@@ -247,13 +263,6 @@ def _check_budgets(places: Places) -> Iterator[Finding]:
             name = str(keys[-1])
             if known and name not in known:
                 yield keys, place.line, f"is not listed under {kind}{suggest(name, known)}"
-
-
-def _judge_name(name: str, pattern: re.Pattern[str]) -> str:
-    if pattern.fullmatch(name) and ".." not in name:
-        return ""
-    signs = "._-:+@" if pattern is _ROOM else "._-"
-    return f"is not a usable name; use letters, digits and {signs}, a letter or digit first, and no '..'"
 
 
 def judge_address(address: str) -> str:

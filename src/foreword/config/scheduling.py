@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from foreword.errors import suggest
 from foreword.frozen import frozen
+from foreword.names import judge_name
 from foreword.words import Delivery, Word
 
 FIELDS = 5  # of a cron line
@@ -17,7 +18,7 @@ EVERY = re.compile(r"([0-9]{1,6})\s*([smhdw])")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 SHORTEST = timedelta(minutes=1)
 FURTHEST = timedelta(days=366)
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MAX_NAME_CHARS = 64
 FROM = datetime(2024, 1, 1)  # noqa: DTZ001 - a wall clock of no zone; a leap year begins
 EXAMPLE = 'write minute, hour, day, month and weekday, such as "0 8 * * 1-5"'
 RANGES = {
@@ -203,8 +204,9 @@ def judge_when(entry: Schedule) -> Iterator[tuple[str, str]]:
         yield "", "must have a text under say: what the agent is told"
     if entry.zone and not is_zone(entry.zone):
         yield "zone", f"is {entry.zone!r}, which is no time zone; write one such as Europe/Paris"
-    if entry.name and not NAME.fullmatch(entry.name):
-        yield "name", "is not a usable name; use 64 letters, digits and ._- at most, a letter or digit first"
+    if entry.name and (len(entry.name) > MAX_NAME_CHARS or judge_name(entry.name)):
+        most = f"use {MAX_NAME_CHARS} letters, digits and ._- at most, a letter or digit first"
+        yield "name", f"is not a usable name; {most}"
 
 
 def judge_names(entry: Schedule, known: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:

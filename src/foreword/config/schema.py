@@ -5,11 +5,12 @@ from dataclasses import field
 from typing import Literal
 
 from foreword.config.living import BulletinSettings
+from foreword.config.machine import HostSettings, SandboxSettings
 from foreword.config.people import Room, Situation, Strangers, User
 from foreword.config.scheduling import Schedule
 from foreword.config.telegram import TelegramBot
 from foreword.frozen import frozen
-from foreword.words import Policy, Trust, Vocabulary
+from foreword.words import Mode, Policy, Trust, Vocabulary
 
 
 @frozen(eq=True)
@@ -142,8 +143,8 @@ class Store:
 class MemorySettings:
     """How memory is used beyond its menu."""
 
-    recall: bool = False
-    """Whether passages that a message is clearly about travel with it, four at most."""
+    recall: bool | None = None
+    """Whether passages that a message is clearly about travel with it, four at most; else only in prompt mode brief."""
 
 
 @frozen(eq=True)
@@ -153,13 +154,17 @@ class ModelOverride:
     window: int | None = None
     """The context window in tokens."""
     tokenizer: Vocabulary | None = None
-    """The vocabulary to count with: o200k or cl100k."""
+    """The vocabulary to count with, where the name of the model does not tell it."""
     factor: float | None = None
     """Tokens of this model for one token of the vocabulary."""
     native_tools: bool | None = None
     """Whether it takes tool schemas beside the prompt; else they stand in it."""
     tools: bool | None = None
     """Whether it can use tools at all; else it is given none."""
+    mode: Mode | None = None
+    """The prompt mode: full, minimal, brief or none; else its window decides."""
+    answer: int | None = None
+    """The longest answer in tokens; `local:smollm2` has 200 unless this is set."""
     cache: str = ""
     """Whose cache it is served with, by a name from data/caches.yaml, such as anthropic behind a proxy."""
     system_messages: bool | None = None
@@ -176,6 +181,26 @@ class ModelOverride:
     """The price of a million tokens written to the cache."""
     cache_write_1h_usd: float | None = None
     """The price of a million tokens written to the cache for an hour."""
+
+
+@frozen(eq=True)
+class Accepted:
+    """A finding of `lint` that the owner has looked at and accepts."""
+
+    file: str
+    """The file, relative to the workspace."""
+    rule: str
+    """The rule, as `lint` names it."""
+    text: str = ""
+    """Words of the line; without them the rule is accepted in the whole file."""
+
+
+@frozen(eq=True)
+class LintSettings:
+    """What `lint` does not report."""
+
+    accept: tuple[Accepted, ...] = ()
+    """Findings that are accepted, each by its file, its rule and words of its line."""
 
 
 @frozen(eq=True)
@@ -222,12 +247,14 @@ class Budgets:
 
 @frozen(eq=True)
 class Events:
-    """How long the event log keeps what happened, and who else is told."""
+    """How long the event log keeps events, what it records of tool calls, and where spans are sent."""
 
     retention_days: int = 30
     """Days after which events are deleted."""
     otlp: str = ""
     """The address of an OpenTelemetry collector to send spans to; unless it is set, nothing leaves the machine."""
+    arguments: bool = False
+    """Whether the arguments of tools and the queries of memory searches are recorded, without secrets."""
 
 
 @frozen(eq=True)
@@ -244,6 +271,14 @@ class HttpServer:
     """Names under which it is reached, beside the loopback and the address itself; requests for others are refused."""
     rate: int = 600
     """Requests that one person may make in a minute."""
+    client_tools: Literal["pass", "ignore", "refuse"] = "ignore"
+    """What becomes of tools that a client sends with a request: they are ignored or refused; pass is not built yet."""
+    housekeeping: tuple[str, ...] = ()
+    """Further patterns of requests that a chat UI makes for itself, such as for titles; they run without the person."""
+    on_disconnect: Literal["continue", "stop"] = "continue"
+    """Whether a turn goes on or is stopped when the last client that waits for it hangs up."""
+    cors: tuple[str, ...] = ()
+    """Origins whose web pages may call the API, such as https://chat.example; none unless listed."""
 
 
 SITUATIONS = {
@@ -296,5 +331,11 @@ class Config:
     """The event log."""
     server: HttpServer = field(default_factory=HttpServer)
     """The HTTP API."""
+    lint: LintSettings = field(default_factory=LintSettings)
+    """What `foreword lint` does not report."""
+    host: HostSettings = HostSettings()
+    """Facts about the machine that agents work on."""
+    sandbox: SandboxSettings | None = None
+    """How commands are confined, if they are; agents are told."""
     telegram: TelegramBot | None = None
     """The bot on Telegram; there is none unless this is set, and `telegram: {}` is enough."""

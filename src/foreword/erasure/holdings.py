@@ -59,6 +59,7 @@ HOLDINGS: tuple[Holding, ...] = (
     RoomLines(),
     Quotes(),
     keep("calls begun", "begun", f"turn_id IN {TURNS}"),
+    keep("held calls", "held_calls", f"{MINE} OR turn_id IN {TURNS}", trust=AT.format("held_calls.session_id")),
     keep("outbox", "outbox", LETTERS,
          trust=f"iif(turn_id IS NULL, 0, {AT.format(OF_TURN)})"),
     keep("history", "history",

@@ -9,8 +9,8 @@ from foreword.erasure.blotting import Blotter
 from foreword.erasure.holding import LOG, Bases, Given
 from foreword.erasure.knowing import LOGGED
 from foreword.erasure.person import Person
-from foreword.events.event import Reader
-from foreword.events.forgetting import STEP
+from foreword.events.event import EventType, Reader
+from foreword.events.forgetting import ARGUMENTS, STEP, wipe_arguments
 from foreword.events.prompts import read_prompt
 from foreword.events.record import SELECTED, read_record
 from foreword.events.tally import FIGURES, KEY
@@ -31,6 +31,7 @@ NAMED = (
     f"owner NOT IN {LOGGED} AND (kind = 'user' AND name IN {LOGGED}"
     " OR kind = 'session' AND name IN (SELECT id FROM theirs WHERE kind = 'session'))"
 )
+FAILED = EventType.TOOL_ERROR.value
 EVERYTHING = Reader(user="", clearance=Trust.FULL)
 
 
@@ -187,7 +188,7 @@ class Events:
         if bases.log is None:
             return 0
         (count,) = bases.log.execute(f"SELECT count(*) FROM events WHERE {MINE}").fetchone()
-        return int(count) + sum(1 for _ in self._unname(bases.log, person))
+        return int(count) + sum(1 for _ in self._blot(bases.log, person))
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:  # noqa: ARG002
         """Give the events that are theirs, as the log shows them."""
@@ -199,23 +200,27 @@ class Events:
             yield Given(row=record.to_dict(EVERYTHING), trust=record.trust)
 
     def forget(self, bases: Bases, person: Person) -> int:
-        """Remove their events, and their name from those of others."""
+        """Remove their events; remove their name and words from those of others."""
         log = bases.log
         if log is None:
             return 0
         gone = log.execute(f"DELETE FROM events WHERE {MINE}").rowcount
-        changed = list(self._unname(log, person))
+        changed = list(self._blot(log, person))
         log.executemany("UPDATE events SET error = ?, metadata = ? WHERE id = ?", changed)
         return gone + len(changed)
 
-    def _unname(self, log: sqlite3.Connection, person: Person) -> Iterator[tuple[str | None, str | None, int]]:
+    def _blot(self, log: sqlite3.Connection, person: Person) -> Iterator[tuple[str | None, str | None, int]]:
+        """Find events of others that hold their name or, in tool arguments and tool errors, their words."""
         blotter = Blotter(person)
         found = log.execute(
-            f"SELECT id, error, metadata FROM events WHERE NOT coalesce({MINE}, 0)"
-            " AND EXISTS (SELECT 1 FROM theirs WHERE kind = 'name'"
-            " AND (instr(error, theirs.id) OR instr(metadata, theirs.id)))",
+            f"SELECT id, event_type, error, metadata FROM events WHERE NOT coalesce({MINE}, 0)"
+            f" AND (event_type = '{FAILED}' OR instr(metadata, '{ARGUMENTS}') OR EXISTS"
+            " (SELECT 1 FROM theirs WHERE kind = 'name'"
+            " AND (instr(error, theirs.id) OR instr(metadata, theirs.id))))",
         ).fetchall()
-        for row, error, metadata in found:
-            after = tuple(text and blotter.unname(text) for text in (error, metadata))
+        for row, kind, error, metadata in found:
+            words = blotter.wipe(error) if error and kind == FAILED else error
+            facts = wipe_arguments(metadata, blotter.wipe_value)
+            after = tuple(text and blotter.unname(text) for text in (words, facts))
             if after != (error, metadata):
                 yield after[0], after[1], row

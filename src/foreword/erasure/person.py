@@ -25,7 +25,7 @@ OTHERS = (
 )
 NAMED = (
     "sessions", "turns", "tokens", "user_agent_prompt_customizations", "identities", "pairings", "overheard",
-    "schedules", "profiles", "responsibilities",
+    "schedules", "profiles", "responsibilities", "held_calls",
 )  # fmt: skip
 
 

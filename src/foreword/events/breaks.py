@@ -212,8 +212,11 @@ def show_surplus(surplus: Surplus) -> str:
     return f"{count(surplus.calls, 'call')} read {surplus.tokens:,} tokens more than predicted"
 
 
-def show_causes(found: Breaks) -> Iterator[str]:
-    """Show how much was read, what each cause of a break has cost, and the newest, in lines for a model to read."""
+def show_causes(found: Breaks, trace: str = "foreword_trace") -> Iterator[str]:
+    """Show the share read from caches, the cost of each cause of a break, and the newest break, for a model.
+
+    `trace` is the name of the tool that explains a turn.
+    """
     if not found.calls:
         return
     read, predicted = (show_share(one.read, one.tokens) for one in (found.reported, found.predicted))
@@ -223,7 +226,7 @@ def show_causes(found: Breaks) -> Iterator[str]:
     for loss in found.losses:
         yield f"- broken by {show_word(loss.cause)}: {count(loss.breaks, 'time')}, {show_lost(loss)}"
     for one in found.breaks[:1]:
-        yield f"newest break: {show_word(show_cause(one))} in turn {one.turn[:SHORT]}; foreword_trace says why"
+        yield f"newest break: {show_word(show_cause(one))} in turn {one.turn[:SHORT]}; {trace} says why"
 
 
 def show_lost(lost: Breaks | Loss) -> str:

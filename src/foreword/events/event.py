@@ -79,11 +79,13 @@ NOBODY = Context()
 
 @frozen(eq=True)
 class Place:
-    """Where in the tree of a turn an event stands; the ids are those of OpenTelemetry."""
+    """The position of an event in the tree of its turn; the ids have the form of OpenTelemetry's."""
 
     trace: str = ""
     span: str = ""
     parent: str = ""
+    caller: str = ""
+    """The trace of the client that sent `traceparent`; spans are exported under it, and rows keep the turn's own."""
 
 
 NOWHERE = Place()

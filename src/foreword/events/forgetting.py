@@ -1,4 +1,4 @@
-"""Forgetting: the words of a memory that was removed leave the recorded prompts too, and a word says so."""
+"""Forgetting: remove the words of a removed memory from recorded prompts and recorded tool arguments."""
 
 import json
 import os
@@ -21,6 +21,7 @@ WORD = re.compile(r"\w+")
 ASIDE = re.compile(rf"{re.escape(FILE)}\.damaged-[0-9TZ-]+")
 GAP = r"\W+"
 LEAD = r"[ \t>#*•–-]*"
+ARGUMENTS = '"arguments":'  # in the metadata of an event
 
 
 @frozen(eq=True)
@@ -58,13 +59,21 @@ def list_names(folder: str) -> list[str]:
 
 
 def forget(connection: sqlite3.Connection, forgotten: Forgotten) -> int:
-    """Remove a memory from every recorded prompt, and return how many texts were changed.
+    """Remove a memory from every recorded prompt and tool argument, and return how many texts were changed.
 
     Lines that name its path go whole. Its words are found however they were wrapped, cut or quoted: in their order.
     Nothing of it stays in free pages.
     """
     wipe = make_wipe(forgotten)
     connection.execute("PRAGMA secure_delete=ON")
+    changed = forget_prompts(connection, wipe) + forget_arguments(connection, wipe)
+    if changed:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return changed
+
+
+def forget_prompts(connection: sqlite3.Connection, wipe: Callable[[str], str]) -> int:
+    """Remove a memory from every recorded prompt."""
     changed, last = 0, 0
     while rows := connection.execute(
         "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?", (last, STEP)
@@ -75,9 +84,38 @@ def forget(connection: sqlite3.Connection, forgotten: Forgotten) -> int:
             with writing(connection):
                 connection.executemany("UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHERE id = ?", found)
         changed += len(found)
-    if changed:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return changed
+
+
+def forget_arguments(connection: sqlite3.Connection, wipe: Callable[[str], str]) -> int:
+    """Remove a memory from the recorded arguments of tools; without `events.arguments` there are none."""
+    changed, last = 0, 0
+    while rows := connection.execute(
+        "SELECT id, metadata FROM events WHERE id > ? AND instr(metadata, ?) ORDER BY id LIMIT ?",
+        (last, ARGUMENTS, STEP),
+    ).fetchall():
+        last = rows[-1][0]
+        found = [
+            (after, row)
+            for row, before in rows
+            if (after := wipe_arguments(before, lambda value: blot_value(value, wipe))) != before
+        ]
+        if found:
+            with writing(connection):
+                connection.executemany("UPDATE events SET metadata = ? WHERE id = ?", found)
+        changed += len(found)
+    return changed
+
+
+def wipe_arguments(metadata: str | None, wipe: Callable[[Any], Any]) -> str | None:
+    """Wipe the arguments of a tool in the metadata of an event; everything else stays."""
+    if not metadata or ARGUMENTS not in metadata:
+        return metadata
+    facts = json.loads(metadata)
+    if "arguments" not in facts:
+        return metadata
+    after = {**facts, "arguments": wipe(facts["arguments"])}
+    return metadata if after == facts else json.dumps(after, ensure_ascii=False, separators=(",", ":"))
 
 
 def make_wipe(forgotten: Forgotten) -> Callable[[str], str]:

@@ -23,9 +23,9 @@ def show_time(moment: datetime, zone: ZoneInfo) -> str:
 
 
 def show_line(record: Record, *, turn: bool = True) -> str:
-    """Show a record without its time: category, name, and everything that is known, as `key=value`.
+    """Show a record without its time: category, name, and its facts as `key=value`.
 
-    With `turn` this is also whom and which turn the event belongs to, as one wants to know of a line by itself.
+    With `turn` the line also names the person, the channel and the turn, so that it can be read by itself.
     """
     shared = {"user": record.user, "channel": record.channel, **name_rest(record)} if turn else {}
     last = {"turn": record.trace[:SHORT]} if turn else {}
@@ -69,18 +69,38 @@ def find_figures(record: Record) -> dict[str, Any]:
 
 
 def list_parts(*groups: Mapping[str, Any]) -> Iterator[str]:
-    """List what is known as `key=value`, in the order of the groups."""
+    """List what is known as `key=value`, in the order of the groups; what two groups say is shown once."""
+    shown: set[str] = set()
     for name, value in ((name, value) for group in groups for name, value in group.items()):
-        if value is not None and value != "":
-            yield f"{show_word(str(name))}={show_value(value)}"
+        part = "" if value is None or value == "" else f"{show_word(str(name))}={show_value(value)}"
+        if part and part not in shown:
+            shown.add(part)
+            yield part
 
 
 def show_value(value: Any) -> str:
-    """Show one value so that it stays on its line and ends where it ends."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if len(text) <= LONGEST:
-        return show_word(text)
-    return f"({len(value)} entries)" if isinstance(value, list | dict) else show_word(f"{text[: LONGEST - 1]}…")
+    """Show one value on its line; a list or a mapping is shown without JSON, or as its length where it is deep or long.
+
+    `metadata` of `--json` and of the database has every value whole.
+    """
+    text = write_plain(value)
+    if text is None or (len(text) > LONGEST and isinstance(value, list | dict)):
+        return "(1 entry)" if len(value) == 1 else f"({len(value):,} entries)"
+    return show_word(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
+
+
+def write_plain(value: Any) -> str | None:
+    """Write a value in words: `a, b` for a list, `key: value` for a mapping; None where either holds another."""
+    if isinstance(value, dict):
+        return write_plain([f"{name}: {write_plain(one)}" for name, one in value.items()]) if is_flat(value) else None
+    if isinstance(value, list):
+        return ", ".join(str(write_plain(one)) for one in value) if is_flat(value) else None
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def is_flat(value: list[Any] | dict[str, Any]) -> bool:
+    """Whether a list or a mapping holds neither lists nor mappings."""
+    return not any(isinstance(one, list | dict) for one in (value.values() if isinstance(value, dict) else value))
 
 
 def show_word(text: str) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import TextIO
 
 from foreword.config.schema import Config
 from foreword.events.budget import Purse
+from foreword.events.console import Output
 from foreword.events.event import Recorder
 from foreword.events.log import USUAL, Bounds, EventLog
 from foreword.events.prompts import Prompts
@@ -42,7 +42,7 @@ def listen(
     config: Config,
     clock: Callable[[], datetime],
     bounds: Bounds = USUAL,
-    tree: TextIO | None = None,
+    tree: Output | None = None,
 ) -> Iterator[Listeners]:
     """Open the log, the recorded prompts and the budgets of a folder, and a collector where the owner named one.
 

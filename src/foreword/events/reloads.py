@@ -22,7 +22,7 @@ from foreword.frozen import frozen
 from foreword.sources.files import Files
 
 STILL = "what was in force before still is"
-INSTEAD = "a built-in text stands in for it, or nothing, but sessions that were told a good one keep that"
+INSTEAD = "a built-in text is used instead, or none; sessions that were sent a good text keep it"
 REMEDY = "see: foreword doctor"
 
 

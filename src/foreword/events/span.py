@@ -1,12 +1,13 @@
 """Live spans of OpenTelemetry with the names of its GenAI conventions, wherever somebody in this process listens."""
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from foreword.events.event import Context, EventType, Place, Usage
+from foreword.events.event import NOWHERE, Context, EventType, Place, Usage
 from foreword.events.redact import REDACTED, announces_secret, redact
 from foreword.frozen import frozen
 
@@ -41,6 +42,7 @@ PROVIDERS = {
     "mistral": "mistral_ai",
 }
 WORD = "foreword."
+TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 LONGEST = 2_000  # characters of one text
 NAME = 200  # characters of a name
 
@@ -82,6 +84,14 @@ class LiveSpan:
             self._span.set_status(Status(StatusCode.ERROR, redact(str(error), LONGEST)))
             self._span.set_attribute("error.type", name_error(said))
         self._span.end(count_nanoseconds(time))
+
+
+def read_traceparent(header: str) -> Place:
+    """Read a W3C `traceparent` header as the place of the caller's span; one that is not valid is ignored."""
+    found = TRACEPARENT.fullmatch(header.strip())
+    if not found or found[1] == "ff" or not int(found[2], 16) or not int(found[3], 16):
+        return NOWHERE
+    return Place(trace=found[2], span=found[3])
 
 
 def open_span(opening: Opening, above: Place, parent: LiveSpan | None) -> LiveSpan | None:

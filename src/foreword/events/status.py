@@ -11,13 +11,13 @@ from foreword.events.line import count, show_line, show_time, show_word
 from foreword.events.moment import Period
 from foreword.events.question import find_events, sum_channels
 from foreword.events.record import Record
-from foreword.events.totals import count_sessions
+from foreword.events.totals import count_sessions, list_sessions
 from foreword.frozen import frozen
 from foreword.words import Trust
 
 RECENT = timedelta(days=1)  # what errors and sessions are counted in
 ERRORS = 10  # the newest errors that are shown
-LATELY = 100  # events in which the sessions that moved last are looked for
+CANDIDATES = 50  # sessions of the newest quarters of an hour, among which those with the newest activity are found
 SESSIONS = 5  # sessions that are shown
 MESSAGES = (EventType.MESSAGE_RECEIVED.value, EventType.MESSAGE_SENT.value)
 
@@ -52,6 +52,7 @@ class Status:
     sessions: int
     """Sessions with a turn or a call since then."""
     latest: tuple[Session, ...]
+    """Those of them with the newest activity."""
     errors: tuple[Record, ...]
 
 
@@ -64,7 +65,7 @@ def find_status(connection: sqlite3.Connection, reader: Reader, now: datetime) -
         since=since,
         channels=tuple(find_channels(connection, reader, Period(since=since))),
         sessions=count_sessions(connection, reader, since),
-        latest=tuple(find_sessions(connection, reader)),
+        latest=tuple(find_sessions(connection, reader, since)),
         errors=find_events(connection, reader, Filter(level=Level.ERROR, limit=ERRORS)).records,
     )
 
@@ -105,15 +106,20 @@ def list_channels(connection: sqlite3.Connection) -> list[str]:
     return names
 
 
-def find_sessions(connection: sqlite3.Connection, reader: Reader) -> list[Session]:
-    """Find the sessions that moved last."""
-    found: dict[str, Session] = {}
-    for record in find_events(connection, reader, Filter(limit=LATELY)).records:
-        if record.session and record.session not in found:
-            found[record.session] = Session(
-                id=record.session, agent=record.agent, channel=record.channel, last=record.time
-            )
-    return list(found.values())[:SESSIONS]
+def find_sessions(connection: sqlite3.Connection, reader: Reader, since: datetime) -> list[Session]:
+    """Find the sessions with the newest activity."""
+    found = [
+        Session(id=name, agent=record.agent, channel=record.channel, last=record.time)
+        for name in list_sessions(connection, reader, since, CANDIDATES)
+        for record in find_events(connection, reader, Filter(session=name, limit=1)).records
+    ]
+    return sorted(found, key=lambda session: session.last, reverse=True)[:SESSIONS]
+
+
+def show_left_out(status: Status) -> str:
+    """Say how many of the active sessions are not listed; nothing where all are."""
+    left = status.sessions - len(status.latest)
+    return f", the newest {len(status.latest)} are listed and {left:,} left out" if left > 0 else ""
 
 
 def show_status(status: Status, zone: ZoneInfo) -> Iterator[str]:
@@ -124,7 +130,7 @@ def show_status(status: Status, zone: ZoneInfo) -> Iterator[str]:
         yield f"channel {show_word(channel.name)}: last message {last}, {count(channel.errors, 'error')}"
     if not status.channels:
         yield "no message in any channel"
-    yield f"{count(status.sessions, 'session')} active"
+    yield f"{count(status.sessions, 'session')} active{show_left_out(status)}"
     for session in status.latest:
         where = f" on {show_word(session.channel)}" if session.channel else ""
         yield f"session {show_word(session.id)}{where}: last activity {show_time(session.last, zone)}"

@@ -17,6 +17,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
@@ -108,7 +109,11 @@ class Teller:
 
 
 class Trace(Teller):
-    """The telling of one turn, or of what goes on from an earlier one."""
+    """Records one turn, or continues an earlier one.
+
+    `caller` is the span of a client that the exported spans continue. One trace of a client may hold many turns, so
+    the rows of a turn keep an id of their own.
+    """
 
     def __init__(
         self,
@@ -116,12 +121,14 @@ class Trace(Teller):
         context: Context,
         timepiece: Timepiece = REAL_TIME,
         goes_on: Place = NOWHERE,
+        caller: Place = NOWHERE,
     ) -> None:
         self.trace = self
         self.context = context
         """Whom everything from here on belongs to; set it anew when more is known."""
         self.timepiece = timepiece
-        self.place = Place(trace=goes_on.trace, span=goes_on.span)
+        self.place = Place(trace=goes_on.trace, span=goes_on.span, caller=caller.trace or goes_on.caller)
+        self._caller = caller
         self._recorder = recorder
         self.failure: BaseException | None = None
         """The exception that was told last, on its way up."""
@@ -132,12 +139,12 @@ class Trace(Teller):
     def id(self) -> str:
         """The id of the turn."""
         if not self.place.trace:
-            self.place = Place(trace=make_id(128))
+            self.place = replace(self.place, trace=make_id(128))
         return self.place.trace
 
     def find_place(self, above: Teller) -> Place:
         """Find a new place below another one."""
-        place = Place(trace=self.id, span=make_id(64), parent=above.place.span)
+        place = replace(self.place, trace=self.id, span=make_id(64), parent=above.place.span)
         self._first = self._first if self._first.span else place
         return place
 
@@ -147,15 +154,17 @@ class Trace(Teller):
         self._silent = span is None  # a trace is listened to from its first step on, or not at all
         if span is None:
             return self.find_place(above), None
-        if not self.place.trace:
-            self.place = Place(trace=span.place.trace)
-        place = Place(trace=self.id, span=span.place.span, parent=above.place.span)
+        if not self.place.trace and not self.place.caller:
+            self.place = replace(self.place, trace=span.place.trace)
+        place = replace(self.place, trace=self.id, span=span.place.span, parent=above.place.span)
         self._first = self._first if self._first.span else place
         return place, span
 
     def _find_start(self, above: Teller) -> Place:
-        """Find the place under which a span keeps the id of this trace: a root of its own would have another."""
+        """Find the place below which a new span belongs, so that it gets the trace id of the turn or of the caller."""
         start = above.place if above.place.span else self._first
+        if self.place.caller:
+            return Place(trace=self.place.caller, span=start.span or self._caller.span or make_id(64))
         return Place(trace=self.id, span=make_id(64)) if self.place.trace and not start.span else start
 
     def record(
@@ -210,7 +219,7 @@ class Step(Teller):
         if error is not None:
             self._said = {**describe_error(error), **self._said}
         if self._said.get("error"):
-            self._said.setdefault("level", Level.ERROR)
+            self._said.setdefault("level", self._choose_level(error))
         with suppress(Exception):
             self._said |= add_up(self._used) if self._used else {}
         self._tell_end(now, error)
@@ -218,6 +227,14 @@ class Step(Teller):
         if self.span:
             with suppress(Exception):
                 self.span.close(self._said, now)
+
+    def _choose_level(self, error: BaseException | None) -> Level:
+        """Choose the level of a step that failed: one failure is one error row.
+
+        Where a step inside has recorded the exception already, this step is a warning that says what it led to.
+        """
+        is_recorded = error is not None and self.trace.failure is error
+        return Level.WARN if is_recorded and self._kind not in FAILING else Level.ERROR
 
     def _tell_end(self, now: datetime, error: BaseException | None) -> None:
         """Tell what came of the step; an exception that a step inside told already is not told by what only opens."""

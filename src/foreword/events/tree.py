@@ -1,12 +1,12 @@
-"""The readable tree: every event as a line on stderr, below the line of what it happened in."""
+"""The readable tree: every event as a line with its time, indented below the step it belongs to."""
 
 import sys
 from collections import OrderedDict
 from contextlib import suppress
 from threading import Lock
-from typing import TextIO
 
 from foreword.events import fork
+from foreword.events.console import Output, format_stamp
 from foreword.events.event import Event
 from foreword.events.line import show_line
 from foreword.events.record import Record, read_record
@@ -18,9 +18,9 @@ HELD = 1_024  # lines that wait for the line above them
 
 
 class Tree:
-    """Writes events as the tree that they form; a line waits for the line above it, since most steps end last."""
+    """Writes events as a tree; a line waits for the line above it, since most steps are recorded when they end."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: Output | None = None) -> None:
         self._stream = stream
         self._depths: OrderedDict[str, int] = OrderedDict()
         self.reset()
@@ -69,6 +69,9 @@ class Tree:
             if len(self._depths) > KNOWN:
                 self._depths.popitem(last=False)
         with suppress(OSError, ValueError):  # a terminal that has gone ends no turn
-            print("  " * depth + show_line(record, turn=depth == 0), file=self._stream or sys.stderr, flush=True)
+            stream = self._stream or sys.stderr
+            indented = "  " * depth + show_line(record, turn=depth == 0)
+            stream.write(f"{format_stamp(record.time)} {indented}\n")
+            stream.flush()
         for below in sorted(self._held.pop(record.span, ()), key=lambda one: one.time):
             self._write(below)

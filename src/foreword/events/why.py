@@ -8,6 +8,25 @@ from foreword.events.event import EventType
 from foreword.events.record import Record
 from foreword.money import show_usd
 
+RESERVED = frozenset(
+    [
+        "user",
+        "channel",
+        "agent",
+        "room",
+        "session",
+        "schedule",
+        "duration",
+        "tokens_in",
+        "tokens_out",
+        "cache_read",
+        "cache_write",
+        "cost",
+        "model",
+        "error",
+        "turn",
+    ]
+)  # keys of a line that no argument of a tool may take
 UNKNOWN = "damaged"  # the ground of a rebase of which nobody knows what it bills again
 
 
@@ -45,7 +64,7 @@ def show_again(tokens: int, usd: float | None) -> str:
 
 
 def unfold(record: Record) -> dict[str, Any]:
-    """Unfold the facts of an event, so that what they say of the cache can stand on its line."""
+    """Unfold the facts of an event for its line: the cache, the ledger, and the arguments of a tool one by one."""
     shown: dict[str, Any] = {}
     for name, value in record.facts.items():
         if name == "cache" and isinstance(value, dict):
@@ -53,6 +72,10 @@ def unfold(record: Record) -> dict[str, Any]:
             shown["surplus"] = show_surplus(record) or None
             broken = read_break(record)
             shown["break"] = show_break(broken) if broken else None
+        elif name == "arguments" and isinstance(value, dict):
+            shown |= {
+                f"arguments.{key}" if key in RESERVED or key in record.facts else key: one for key, one in value.items()
+            }
         elif name == "ledger" and isinstance(value, dict):
             moved = read_moved(record)
             shown["ledger"] = show_moved(moved) if moved else None

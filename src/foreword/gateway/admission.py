@@ -1,22 +1,41 @@
 """Admission: which session a message belongs to, and whether it was accepted before."""
 
+import json
 import sqlite3
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.gateway.beginning import NOTHING, chain
 from foreword.gateway.lane import Lane
-from foreword.gateway.message import Incoming, NotFound
+from foreword.gateway.message import Incoming, KeyReused, NotFound, WrongSession
+from foreword.gateway.moment import write_moment
 from foreword.gateway.outside import recount_outside
 from foreword.gateway.past import Kind, Piece, add_piece, copy_past
 from foreword.gateway.session import OF_LANE, Session, add_session, find_current, get_session
+from foreword.gateway.spoken import SEPARATOR
+from foreword.runtime.calls import strip_calls
+from foreword.runtime.history import load, read_answers
 from foreword.store.ledgers import copy_ledger
 from foreword.turn import Message
 
 ROUGHLY = 3  # characters to a token, where no model is known to count by
 FEW = 400  # hashes that are asked for at once
+RECENT_SESSIONS = 20  # of one person, among which an interrupted one is looked for
+RETRY_WINDOW = timedelta(minutes=30)  # the SDKs try three times, and wait ten minutes for each
+RUNNING_WINDOW = timedelta(days=1)  # no turn is tried for longer
+RETRIED = """
+SELECT id, session_id, text, request FROM turns
+WHERE user_id = :user AND channel = :channel AND received > :day AND (finished IS NULL OR received > :recent)
+AND state NOT IN ('stopped', 'failed')
+AND json_extract(request, '$.request.token') = :token AND json_extract(request, '$.request.digest') = :digest
+ORDER BY number DESC LIMIT 1"""
+NEWEST_COLUMNS = ("session", "turn", "text", "reply", "finished", "beginning")
+NEWEST_TURNS = f"""
+SELECT sessions.id, turns.id, turns.text, turns.reply, turns.finished, json_extract(turns.request, '$.beginning')
+FROM (SELECT id, used FROM sessions WHERE {OF_LANE} ORDER BY used DESC LIMIT {RECENT_SESSIONS}) AS sessions
+JOIN turns ON turns.number = (SELECT max(number) FROM turns WHERE session_id = sessions.id)
+ORDER BY sessions.used DESC"""
 
 
 @frozen
@@ -29,9 +48,22 @@ class Admitted:
     """The turn that the same message became before."""
 
 
-def find_admitted(state: sqlite3.Connection, incoming: Incoming, lane: Lane) -> Admitted | None:
+@frozen
+class Newest:
+    """The newest turn of a session."""
+
+    session: str
+    turn: str
+    text: str
+    reply: str | None
+    finished: str | None
+    beginning: str | None
+    """The hash of what the client said was said before it."""
+
+
+def find_admitted(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: datetime) -> Admitted | None:
     """Find the session of a message where nothing has to be written for it."""
-    if incoming.key and (known := find_repeated(state, incoming, lane)):
+    if known := find_repeated(state, incoming, lane, now):
         return known
     if incoming.session:
         return Admitted(session=find_named(state, incoming.session, lane))
@@ -41,7 +73,7 @@ def find_admitted(state: sqlite3.Connection, incoming: Incoming, lane: Lane) -> 
 
 def admit(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: datetime) -> Admitted:
     """Find the session of a message, or begin one."""
-    if found := find_admitted(state, incoming, lane):
+    if found := find_admitted(state, incoming, lane, now):
         return found
     if incoming.before is not None:
         return find_by_beginning(state, incoming.before, lane, incoming.situation, now, known=is_named(lane))
@@ -63,19 +95,44 @@ def write_key(incoming: Incoming) -> str | None:
     return f"{incoming.channel}\x00{incoming.room}\x00{incoming.user}\x00{incoming.key}"
 
 
-def find_repeated(state: sqlite3.Connection, incoming: Incoming, lane: Lane) -> Admitted | None:
-    """Find the turn that a message became when it was delivered before; one above the clearance of now is not told.
+def find_repeated(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: datetime) -> Admitted | None:
+    """Find the turn that a message became when it was sent before; one above the clearance of now is not told.
 
-    Another text under the same key is a mistake: the reply to the first would pass for an answer to it.
+    Another message under the same key is a mistake: the reply to the first would pass for an answer to it.
     """
-    asked = "SELECT id, session_id, text FROM turns WHERE key = ?"
-    row = state.execute(asked, (write_key(incoming),)).fetchone()
+    row = None
+    if incoming.key:
+        asked = "SELECT id, session_id, text, request FROM turns WHERE key = ?"
+        row = state.execute(asked, (write_key(incoming),)).fetchone()
+    elif incoming.request.retry:
+        row = find_retried(state, incoming, now)
     session = get_session(state, row[1]) if row else None
-    if session and session.lane.clearance > lane.clearance:
+    if row is None or session is None:
+        return None
+    if session.lane.clearance > lane.clearance:
         raise NotFound("turn")
-    if session and row[2] != incoming.text:
-        raise InputError("this key belongs to another message; send a new message under a key of its own")
-    return Admitted(session=session, turn=row[0]) if session else None
+    if row[2] != incoming.text or read_digest(row[3]) != incoming.request.digest:
+        raise KeyReused("this key belongs to another message; send a new message under a key of its own")
+    return Admitted(session=session, turn=row[0])
+
+
+def find_retried(state: sqlite3.Connection, incoming: Incoming, now: datetime) -> tuple[str, str, str, str] | None:
+    """Find the newest turn of the same request with the same token that has an answer or will have one."""
+    wanted = {
+        "user": incoming.user,
+        "channel": incoming.channel,
+        "token": incoming.request.token,
+        "digest": incoming.request.digest,
+        "day": write_moment(now - RUNNING_WINDOW),
+        "recent": write_moment(now - RETRY_WINDOW),
+    }
+    row: tuple[str, str, str, str] | None = state.execute(RETRIED, wanted).fetchone()
+    return row
+
+
+def read_digest(request: str) -> str:
+    """Read the hash of the request that a turn came with."""
+    return str(json.loads(request).get("request", {}).get("digest", ""))
 
 
 def find_named(state: sqlite3.Connection, identifier: str, lane: Lane) -> Session:
@@ -88,12 +145,12 @@ def find_named(state: sqlite3.Connection, identifier: str, lane: Lane) -> Sessio
     if session.lane.clearance > lane.clearance:
         raise NotFound("session")
     if session.lane.clearance < lane.clearance:
-        raise InputError(
+        raise WrongSession(
             f"this session was begun at {session.lane.clearance} and keeps that for life; "
             f"you are {lane.clearance} now, so begin a new one"
         )
     if (session.lane.agent, session.lane.channel) != (lane.agent, lane.channel):
-        raise InputError(
+        raise WrongSession(
             f"this session is with {session.lane.agent} on {session.lane.channel}, not {lane.agent} on {lane.channel}"
         )
     return session
@@ -104,18 +161,60 @@ def find_by_beginning(
 ) -> Admitted:
     """Find the session with the longest common beginning; where it went on otherwise, fork it there."""
     session, position, length = find_longest(state, before, lane) if known else (None, 0, 0)
-    if session and position == find_end(state, session):
-        rest = before[length:]
-        if not rest:
-            return Admitted(session=session)
+    rest = before[length:]
+    if session and not rest and position == find_end(state, session):
+        return Admitted(session=session)
+    if known and rest and (interrupted := find_interrupted(state, before, lane)):
+        return Admitted(session=interrupted)
     made = add_session(state, lane, situation, now, session)
     if session:
         copy_past(state, session.id, position, made.id)
         copy_ledger(state, session.id, made.id, whole=position == find_end(state, session))
-    if rest := before[length:]:
+    if rest:
         weight = sum(len(message.text) for message in rest) // ROUGHLY
         add_piece(state, made.id, Piece(kind=Kind.OUTSIDE, messages=recount_outside(rest), tokens=weight))
     return Admitted(session=made, new=True)
+
+
+def find_interrupted(state: sqlite3.Connection, before: Sequence[Message], lane: Lane) -> Session | None:
+    """Find a session whose newest message the client repeats with no answer, or with the beginning of one.
+
+    The client hung up or stopped the turn. Chat UIs then drop what they were shown, or keep it; both go on here.
+    """
+    lengths = {NOTHING: 0} | {beginning: number for number, beginning in enumerate(chain(before), 1)}
+    for row in state.execute(NEWEST_TURNS, lane.key).fetchall():
+        newest = Newest(**dict(zip(NEWEST_COLUMNS, row, strict=True)))
+        if newest.beginning in lengths and repeats(state, newest, before[lengths[newest.beginning] :]):
+            return get_session(state, newest.session)
+    return None
+
+
+def repeats(state: sqlite3.Connection, newest: Newest, messages: Sequence[Message]) -> bool:
+    """Return whether messages are those of a turn, with an answer that may be missing or incomplete.
+
+    The answer is compared and not taken over: the history has what was said. While the turn runs there is nothing to
+    compare with yet.
+    """
+    asked = Message(role="user", text=newest.text.strip())
+    match [Message(role=message.role, text=message.text.strip()) for message in messages]:
+        case [first]:
+            return first == asked
+        case [first, Message(role="assistant", text=answer)]:
+            running = newest.finished is None
+            return first == asked and (running or any(text.startswith(answer) for text in list_shown(state, newest)))
+        case _:
+            return False
+
+
+def list_shown(state: sqlite3.Connection, newest: Newest) -> list[str]:
+    """List what a client may have been shown as the answer: the reply alone, or all that was said in the turn."""
+    row = state.execute(
+        "SELECT messages FROM history WHERE session_id = ? AND turn_id = ? AND kind = ?",
+        (newest.session, newest.turn, str(Kind.TURN)),
+    ).fetchone()
+    answers = read_answers(load(row[0])) if row else []
+    spoken = (SEPARATOR.join(filter(None, texts)) for texts in (answers, [strip_calls(text) for text in answers]))
+    return [text.strip() for text in (newest.reply or "", *spoken)]
 
 
 def find_longest(state: sqlite3.Connection, before: Sequence[Message], lane: Lane) -> tuple[Session | None, int, int]:
@@ -128,7 +227,7 @@ def find_longest(state: sqlite3.Connection, before: Sequence[Message], lane: Lan
             "SELECT history.session_id, history.position, history.beginning FROM history"
             " JOIN sessions ON sessions.id = history.session_id"
             f" WHERE history.beginning IN ({', '.join('?' * len(part))}) AND {OF_LANE}"
-            " ORDER BY sessions.current DESC, sessions.used DESC",
+            " ORDER BY sessions.current DESC, sessions.used DESC, history.position DESC",
             (*part, *lane.key),
         ).fetchall()
         if found:

@@ -1,7 +1,6 @@
 """The archive: where the transcript of a session lies, and how it gets there whole."""
 
 import os
-import re
 from hashlib import sha256
 from zoneinfo import ZoneInfo
 
@@ -10,11 +9,13 @@ from foreword.errors import InputError
 from foreword.gateway.lane import Lane
 from foreword.gateway.transcript import Transcript, name_file, write_transcript
 from foreword.memory.entry import drafted
+from foreword.names import judge_name
 from foreword.sources.archived import CONVERSATIONS
 from foreword.sources.clock import find_zone
 from foreword.store.archives import Archive
 
-GROUP = re.compile(r"[A-Za-z0-9_+@-][A-Za-z0-9._:+@-]{0,99}")  # what a room may be called to have its folder under it
+MAX_ROOM_CHARS = 100
+ROOM_SIGNS = "._:+@-"
 SHORT = 8  # digits of a session's id by which its file is told from others of the same day and words
 CLOSED = 0o600  # nobody else on the machine reads it
 
@@ -27,7 +28,7 @@ def find_folder(lane: Lane, config: Config) -> str:
     if not lane.room or (settings is None and lane.room.startswith("(")):  # company without a name, and nobody's
         return ""
     group = (settings.group if settings else "") or lane.room
-    if not GROUP.fullmatch(group) or ".." in group:
+    if len(group) > MAX_ROOM_CHARS or judge_name(group.lstrip("_+@-"), ROOM_SIGNS):
         group = f"room-{sha256(group.encode(errors='replace')).hexdigest()[:12]}"
     return f"groups/{group}/{CONVERSATIONS}"
 

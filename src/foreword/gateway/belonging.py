@@ -21,8 +21,18 @@ def find_context(session: Session, incoming: Incoming) -> Context:
 
 
 def begin(trace: Trace, incoming: Incoming) -> Step:
-    """Begin the trace of a message: somebody wrote it, or a schedule fired."""
-    if errand := incoming.errand:
+    """Begin the trace of a message that a person wrote or a schedule fired."""
+    if (errand := incoming.errand) and not incoming.held:
         late = {"late": errand.late} if errand.late else {}
         return trace.step(EventType.SCHEDULE_FIRED, name=errand.schedule, **late)
-    return trace.step(EventType.MESSAGE_RECEIVED, length=len(incoming.text))
+    request = incoming.request
+    told = {
+        "request_id": request.id,
+        "client_tools_ignored": request.client_tools,
+        "caller_trace": trace.place.caller,
+    }
+    return trace.step(
+        EventType.MESSAGE_RECEIVED,
+        length=len(incoming.text),
+        **{name: value for name, value in told.items() if value},
+    )

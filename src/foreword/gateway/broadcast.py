@@ -1,9 +1,10 @@
-"""What a running turn says, to everybody who listens: whoever comes late hears what was said so far as one piece."""
+"""The words of a running turn, for everybody who listens; a late listener gets what was said so far as one piece."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
-from foreword.runtime.ears import Anew, Asking, Calling, Delta, Returned, Words
+from foreword.gateway.spoken import SEPARATOR
+from foreword.runtime.ears import Anew, Asking, Calling, Delta, Recalled, Returned, Words
 from foreword.runtime.silence import Hush
 
 MOST = 10_000  # pieces that wait for one slow listener; then it is left behind
@@ -13,10 +14,10 @@ class Broadcast:
     """Passes on the pieces of one turn."""
 
     def __init__(self) -> None:
-        self._said: list[str] = []
+        self._answers: list[list[str]] = [[]]  # the words of each answer; a tool ends one, and the next one begins
         self._hush = Hush()
-        self._answer = 0  # how much of that was said before the answer of now
         self._asking: Asking | None = None
+        self._recalled: Recalled | None = None
         self._listeners: set[asyncio.Queue[Delta | None]] = set()
         self.ended = asyncio.Event()
         """Set when the turn has ended, or was left for later."""
@@ -35,10 +36,13 @@ class Broadcast:
                 return
             case Anew():
                 self._hush = Hush()
-                del self._said[self._answer :]
+                self._answers[-1].clear()
             case Calling():
                 self._finish_words()
-                self._answer = len(self._said)
+                if self._answers[-1]:
+                    self._answers.append([])
+            case Recalled():
+                self._recalled = delta
             case Asking():
                 self._asking = delta
             case Returned():
@@ -53,7 +57,7 @@ class Broadcast:
     def _pass_on(self, delta: Delta) -> None:
         """Pass a piece on; a listener that does not keep up is left behind rather than waited for."""
         if isinstance(delta, Words):
-            self._said.append(delta.text)
+            self._answers[-1].append(delta.text)
         for listener in tuple(self._listeners):
             if listener.qsize() < MOST:
                 listener.put_nowait(delta)
@@ -69,10 +73,12 @@ class Broadcast:
             listener.put_nowait(None)
 
     async def listen(self) -> AsyncIterator[Delta]:
-        """Hear what was said so far and what is being asked, and then each piece as it comes."""
+        """Yield what was said so far and what is being asked, and then each piece as it comes."""
         pieces: asyncio.Queue[Delta | None] = asyncio.Queue()
-        if self._said:
-            pieces.put_nowait(Words(text="".join(self._said)))
+        if self._recalled:
+            pieces.put_nowait(self._recalled)
+        if said := SEPARATOR.join("".join(answer) for answer in self._answers):
+            pieces.put_nowait(Words(text=said))
         if self._asking:
             pieces.put_nowait(self._asking)
         if self.ended.is_set():

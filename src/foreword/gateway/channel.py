@@ -13,8 +13,9 @@ from typing import Protocol, runtime_checkable
 from foreword.errors import ForewordError
 from foreword.events.event import Level
 from foreword.frozen import frozen
+from foreword.gateway.message import ClientRequest
 from foreword.turn import Client, Message
-from foreword.words import Word
+from foreword.words import Mode, Word
 
 OPEN = "broadcast"  # the situation of what is neither private nor a group; unless the owner lists it, it is public
 
@@ -61,8 +62,18 @@ class Heard:
     """The situation it asks for, which counts where that allows no more than the place does."""
     project: str = ""
     """The folder of the project that is open."""
+    mode: Mode | None = None
+    """The prompt mode that is asked for; else the model decides."""
+    cwd: str = ""
+    """The working directory of a person at a terminal."""
+    plan: bool | None = None
+    """Whether the agent only plans; else as the session has it."""
     before: tuple[Message, ...] | None = None
     """What a client that keeps no session says was said before."""
+    traceparent: str = ""
+    """The W3C header of the client's own trace."""
+    request: ClientRequest = ClientRequest()
+    """What the HTTP request said, where there was one."""
 
 
 Hear = Callable[[Heard], Awaitable[object]]

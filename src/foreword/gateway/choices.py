@@ -1,12 +1,22 @@
 """Which model a turn speaks with."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 from foreword.config.environment import Secrets
 from foreword.config.schema import Config
 from foreword.runtime.choosing import choose_model
+from foreword.runtime.discovery import find_window
 from foreword.runtime.models import Models
+from foreword.runtime.response_format import find_refusal
+from foreword.tokens import find as find_facts
 from foreword.workspace import Workspace
+
+
+def is_other_model(before: Config, after: Config) -> bool:
+    """Whether an edit changes which model answers, or where one is reached."""
+    models = [{name: agent.model for name, agent in config.agents.items()} for config in (before, after)]
+    return models[0] != models[1] or (before.models, before.providers) != (after.models, after.providers)
 
 
 class Choices:
@@ -36,5 +46,13 @@ class Choices:
         self._follow(config)
         if model not in self._opened:
             await self._models.start(model)
+            if window := await asyncio.to_thread(find_window, model, config, self._environ):
+                self._workspace.learn_window(model, window)
             self._opened.add(model)
         return model
+
+    async def judge_format(self, agent: str, wanted: str) -> str:
+        """Say why the model of an agent does not take a response format; nothing where it does."""
+        model = await self.choose(agent)
+        tools = find_facts(model, self._workspace.config.models).tools
+        return find_refusal(self._models.find(model), wanted, model, tools=tools)

@@ -23,11 +23,15 @@ from foreword.errors import ForewordError
 from foreword.events.event import NOBODY, NOWHERE, EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.notices import Board
+from foreword.events.span import read_traceparent
 from foreword.events.trace import Timepiece, Trace, describe_error
 from foreword.gateway.admission import admit, find_admitted, find_named, summarise_before
 from foreword.gateway.belonging import begin, find_context
 from foreword.gateway.channel import Heard
 from foreword.gateway.checking import check
+from foreword.gateway.choices import Choices
+from foreword.gateway.held_calls import HeldCalls
+from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
 from foreword.gateway.lane import Found, find_lane
 from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
@@ -74,6 +78,8 @@ class Gateway:
         inbox: Inbox,
         clock: Callable[[], datetime],
         *,
+        choices: Choices,
+        housekeeping: Housekeeping,
         rhythm: Rhythm = USUAL,
         board: Board | None = None,
     ) -> None:
@@ -85,10 +91,16 @@ class Gateway:
         self._writer = writer
         self._inbox = inbox
         self._clock = clock
+        self._choices = choices
+        self.housekeeping = housekeeping
         self._rhythm = rhythm
         self._timepiece = Timepiece(now=clock)
         self.reloading = Reloading(workspace, listeners, self._timepiece, board or Board())
-        self._receiving = Receiving(workspace, writer, listeners.recorder, clock, self.accept)
+        self.held = HeldCalls(workspace, writer, listeners.recorder, clock, self.accept)
+        """The tool calls that wait for a person's yes."""
+        self._receiving = Receiving(
+            workspace, writer, listeners.recorder, clock, accept=self.accept, stop=self.stop, held=self.held
+        )
         self._working: Working | None = None
         self._outbox: Outbox | None = None
         self._known: dict[str, Running] = {}
@@ -133,21 +145,19 @@ class Gateway:
     async def _accept(self, incoming: Incoming, found: Found) -> Accepted:
         now = self._clock()
         lane = found.lane
-        admitted = await self._writer.look(lambda state: find_admitted(state, incoming, lane))
+        admitted = await self._writer.look(lambda state: find_admitted(state, incoming, lane, now))
         if admitted is None:
             admitted = await self._writer.do(lambda state: admit(state, incoming, lane, now))
         session = admitted.session
         if admitted.turn:
             return Accepted(turn=admitted.turn, session=session.id, repeated=True)
-        trace = Trace(self.listeners.recorder, find_context(session, incoming), self._timepiece)
+        caller = read_traceparent(incoming.traceparent)
+        trace = Trace(self.listeners.recorder, find_context(session, incoming), self._timepiece, caller=caller)
         with begin(trace, incoming) as received:
             clearance = found.clearance
             received.tell(
                 EventType.TRUST_RESOLVED,
-                user=str(clearance.user),
-                situation=incoming.situation,
-                ceiling=str(clearance.ceiling),
-                effective=str(clearance.level),
+                **clearance.describe(incoming.situation),
             )
             if admitted.new:
                 received.tell(EventType.SESSION_CREATED)
@@ -224,14 +234,33 @@ class Gateway:
         assert self._working is not None
         return await self._working.assemble(turn)
 
+    async def judge_format(self, agent: str, wanted: str) -> str:
+        """Say why the model of an agent does not take a response format; nothing where it does."""
+        return await self._choices.judge_format(agent, wanted)
+
+    async def retry(self, session: str = "") -> int:
+        """Try the queued messages of a session now, or all of them; return how many there are."""
+        count = await self._inbox.hasten(session)
+        self._wake.set()
+        return count
+
+    async def set_model(self, session: str, model: str) -> int:
+        """Choose another model for a session and try its queued messages with it; return how many there are."""
+        await self.sessions.set_model(session, model)
+        return await self.retry(session)
+
     async def stop(self, turn: str) -> bool:
         """Stop a turn that runs or waits; return whether there was anything to stop."""
         running = self._known.get(turn)
         if running and running.stop():
             await running.broadcast.ended.wait()
-            with suppress(sqlite3.Error):
-                return (await self._find(turn)).state is State.STOPPED  # it may have come to its end before
-            return True
+            try:
+                state = (await self._find(turn)).state
+            except sqlite3.Error:
+                return True
+            if state.ended:  # it may have come to its end before
+                return state is State.STOPPED
+            # It was queued before the stop reached it, so it waits and is stopped below.
         before = await self.find(turn)
         if before is None or before.state.ended:
             return False
@@ -296,6 +325,7 @@ class Gateway:
             if self._closing:
                 return
             await self._try(self._claim())
+            await self._try(self.held.expire())
 
     async def _claim(self) -> None:
         room = self._rhythm.most - len(self._known)

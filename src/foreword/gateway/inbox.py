@@ -4,16 +4,18 @@ A turn is worked on under a lease. Its own messages are kept after every step, a
 that was left by a process that died goes on after its last step, and one that was taken over is not written twice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from foreword.errors import ForewordError
 from foreword.events.event import Place, Usage
 from foreword.frozen import frozen
 from foreword.gateway.bookkeeping import Entry
+from foreword.gateway.held_calls import HeldCall
 from foreword.gateway.message import Accepted, Incoming, State
 from foreword.gateway.session import Session
+from foreword.runtime.ears import Asking
 from foreword.runtime.history import Messages
 
 
@@ -89,6 +91,8 @@ class Ending:
     """What its session has sent by now; nothing where the turn has sent nothing."""
     wait: float | None = None
     """The seconds after which a provider asked to be tried again."""
+    spoken: str = ""
+    """The words as a stream showed them, those before a tool among them."""
 
 
 class Inbox(Protocol):
@@ -112,11 +116,26 @@ class Inbox(Protocol):
     async def begin(self, claimed: Claimed, call: str, name: str) -> bool:
         """Note that a call begins which changes the world; False if it had begun before."""
 
+    async def hold(self, claimed: Claimed, asking: Asking, arguments: Mapping[str, Any]) -> HeldCall | None:
+        """Store a call that needs a person's yes; None where too many of that person wait already."""
+
+    async def find_held(self, claimed: Claimed) -> HeldCall:
+        """Find the held call that a turn runs."""
+
+    async def list_held(self, claimed: Claimed) -> Sequence[HeldCall]:
+        """List the calls of a turn that wait for a yes."""
+
+    async def keep_result(self, claimed: Claimed, text: str) -> None:
+        """Keep what the held call of a turn answered, for every further attempt at the turn."""
+
     async def finish(self, claimed: Claimed, ending: Ending) -> None:
         """End a turn: its reply, and its place in the history, together or not at all, and once if it is done twice."""
 
     async def postpone(self, claimed: Claimed, ending: Ending, due: datetime) -> None:
         """Leave a turn for later, and with it what waits behind it."""
+
+    async def hasten(self, session: str = "") -> int:
+        """Make the queued turns of a session due now, or all of them; return how many there are."""
 
     async def release(self, claimed: Claimed) -> None:
         """Leave a turn to whoever comes next, at once."""

@@ -6,7 +6,7 @@ from foreword.errors import InputError
 from foreword.events.event import Usage
 from foreword.frozen import frozen
 from foreword.turn import Client, Message
-from foreword.words import Delivery, Trust, Word
+from foreword.words import Delivery, Mode, Trust, Word
 
 
 class State(Word):
@@ -37,6 +37,23 @@ class NotFound(InputError):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"there is no such {what}")
+        self.what = what
+
+
+class KeyReused(InputError):
+    """An idempotency key came with another message than the first time."""
+
+
+class WrongSession(InputError):
+    """A named session exists and is this person's, but the message cannot be part of it."""
+
+
+class BadMessage(InputError):
+    """A message cannot be accepted; `field` is the part that is at fault."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(why)
+        self.field = field
 
 
 @frozen(eq=True)
@@ -63,6 +80,26 @@ class Proof:
 
 
 @frozen(eq=True)
+class ClientRequest:
+    """What the HTTP request of a message says beyond its words."""
+
+    id: str = ""
+    """The id of the request, as its answer and the log have it."""
+    token: str = ""
+    """The id of the token it came with."""
+    digest: str = ""
+    """The hash of what it asks for, without how the answer is delivered."""
+    retry: bool = False
+    """Whether the client says that it has sent the same request before."""
+    streamed: bool = False
+    """Whether the client hears the words as they come, those before a tool among them."""
+    client_tools: int = 0
+    """How many tools of its own the client sent, which the model is not shown."""
+    response_format: str = ""
+    """The format that the answer must have, as OpenAI's JSON; nothing for plain text."""
+
+
+@frozen(eq=True)
 class Incoming:
     """A message as a channel hands it in; who sent it is the channel's proof, never the text's word."""
 
@@ -77,6 +114,10 @@ class Incoming:
     """The session it belongs to; else the current one of its lane."""
     client: Client = Client()
     project: str = ""
+    mode: Mode | None = None
+    """The prompt mode that is asked for; else the model decides."""
+    cwd: str = ""
+    """The working directory of a person at a terminal."""
     plan: bool | None = None
     """Whether the agent only plans; else as the session has it."""
     key: str = ""
@@ -91,12 +132,20 @@ class Incoming:
     """Where the reply is to be delivered, on a channel that delivers; else whoever asked fetches it."""
     through: str = ""
     """The channel that delivers the reply, where another than its own."""
+    shelves: tuple[str, ...] = ()
+    """The channels on which the reply is added to the person's private conversation."""
     errand: Errand | None = None
     """The run of a schedule that it is."""
     origin: str = ""
     """The channel's own ids of place and sender, by which a message is known again whatever they are called by then."""
+    held: str = ""
+    """The id of the held call that the person allows with it; only the gateway sets it."""
+    traceparent: str = ""
+    """The W3C header of the client's own trace, which exported spans continue."""
     proof: Proof | None = None
     """What the user and the room were found by; nothing where the channel knows people by their names here."""
+    request: ClientRequest = ClientRequest()
+    """What the HTTP request said, where there was one."""
 
 
 @frozen(eq=True)

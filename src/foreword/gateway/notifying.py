@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from foreword.assembly import Assembly
-from foreword.errors import InputError, UnknownName
+from foreword.errors import Forbidden, InputError, UnknownName
 from foreword.events.trace import make_id
 from foreword.gateway.lane import Lane
 from foreword.gateway.letter import Letter, post
@@ -51,12 +51,12 @@ class Notifying:
             raise InputError("there is no address at which this person can be reached")
         channel, address = found
         if clear(user, Destination(channel=channel, address=address), config) < assembly.clearance.level:
-            raise InputError("what is known here may not be told in this person's private chat")
+            raise Forbidden("what is known here may not be told in this person's private chat")
         start = f"notice\x00{user}\x00"
         asked = "SELECT count(*) FROM outbox WHERE key >= ? AND key < ? AND due > ?"
         since = (now - PERIOD).timestamp()
         if state.execute(asked, (start, f"{start}\x7f", since)).fetchone()[0] >= MOST:
-            raise InputError(f"{MOST} notices an hour are the most; put the rest into the reply")
+            raise Forbidden(f"{MOST} notices an hour are the most; put the rest into the reply")
         turn = HERE.get().trace.id if HERE.get(None) else ""
         letter = Letter(key=start + make_id(128), channel=channel, address=address, text=text, turn=turn)
         post(state, letter, now)

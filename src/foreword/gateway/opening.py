@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import field
 from datetime import UTC, datetime
-from typing import TextIO
 
+from foreword.events.console import Output
 from foreword.events.listening import listen
 from foreword.events.notices import Board, Notices
-from foreword.facts import find_host
+from foreword.facts import describe_place
 from foreword.frozen import frozen
 from foreword.gateway.archiving import Archiving
 from foreword.gateway.beside import beside
@@ -17,13 +17,13 @@ from foreword.gateway.bulletins import Bulletins, Scribe
 from foreword.gateway.channel import Channel
 from foreword.gateway.channels.configured import Opens, make_tell
 from foreword.gateway.channels.schedule import ScheduleChannel
-from foreword.gateway.channels.shelf import NAMES as SHELVES
 from foreword.gateway.channels.shelf import Shelf
-from foreword.gateway.choices import Choices
+from foreword.gateway.choices import Choices, is_other_model
 from foreword.gateway.delegating import Delegating, Means
 from foreword.gateway.equipping import Equipping
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.hearing import hearing
+from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import Inbox
 from foreword.gateway.living import Learning
 from foreword.gateway.notifying import Notifying
@@ -33,6 +33,7 @@ from foreword.gateway.preparing import Preparing
 from foreword.gateway.reloading import ByLetter, Fixed, Soon
 from foreword.gateway.rhythm import USUAL as RHYTHM
 from foreword.gateway.rhythm import Rhythm
+from foreword.gateway.schedule.destination import SHELVES
 from foreword.gateway.schedule.planning import Planning
 from foreword.gateway.schedule.scheduler import CHANNEL, Scheduler, Ways
 from foreword.gateway.sqlite_inbox import SqliteInbox
@@ -61,8 +62,8 @@ class Options:
     """How a gateway runs, where it is not as usual."""
 
     clock: Callable[[], datetime] = tell_time
-    tree: TextIO | None = None
-    """Where every event is a line, too."""
+    tree: Output | None = None
+    """Where every event is written as a line."""
     rhythm: Rhythm = RHYTHM
     patience: Patience = PATIENCE
     retrying: Retrying = PATIENT
@@ -106,21 +107,37 @@ async def open_gateway(
         delegating = Delegating(workspace, choices.choose)
         further = (
             Further(tools=DELEGATING, runs=delegating),
-            Further(tools=SCHEDULING, runs=Planning(workspace, writer, clock)),
+            Further(tools=SCHEDULING, runs=Planning(workspace, writer, clock, channels)),
             Further(tools=NOTIFYING, runs=Notifying(workspace, writer, clock, channels)),
             *options.further,
         )
         toolbox = Toolbox(workspace, servers, further)
         loop = Loop(workspace, models, listeners, tools=toolbox, bounds=options.bounds, retrying=options.retrying)
-        equipping = Equipping(choices, toolbox, Offering(workspace, writer, channels), host=find_host(environ))
+        equipping = Equipping(
+            workspace,
+            choices,
+            toolbox,
+            Offering(workspace, writer, channels),
+            place=lambda: describe_place(workspace.config, environ),
+        )
         preparing = opened.enter_context(
             closing(Preparing(workspace, writer, equipping, loop.ask, clock, remembers=models.remembers))
         )
         delegating.means = Means(loop=loop, toolbox=toolbox, assemble=preparing.assemble)
         inbox: Inbox = SqliteInbox(writer, clock, remembered=preparing.remembered)
-        gateway = Gateway(workspace, listeners, writer, inbox, clock, rhythm=options.rhythm, board=board)
+        gateway = Gateway(
+            workspace,
+            listeners,
+            writer,
+            inbox,
+            clock,
+            choices=choices,
+            housekeeping=Housekeeping(choices.choose, preparing.assemble, loop.ask, recorder, clock),
+            rhythm=options.rhythm,
+            board=board,
+        )
         archiving = Archiving(workspace, writer, recorder, clock)
-        gateway.reloading.followers += (choices, servers, archiving)
+        gateway.reloading.followers += (choices, servers, archiving, Soon(lambda _: gateway.retry(), is_other_model))
         if channels:
             gateway.reloading.board.ways.append(ByLetter(workspace, writer, clock, channels))
         await opened.enter_async_context(beside(gateway.reloading.keep()))

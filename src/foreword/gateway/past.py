@@ -92,6 +92,13 @@ def add_piece(state: sqlite3.Connection, session: str, piece: Piece) -> int:
     return position
 
 
+def find_newest_beginning(state: sqlite3.Connection, session: str) -> str | None:
+    """Find the hash of everything said so far, for a piece that a client which repeats the conversation never sees."""
+    asked = "SELECT beginning FROM history WHERE session_id = ? ORDER BY position DESC LIMIT 1"
+    row = state.execute(asked, (session,)).fetchone()
+    return row[0] if row else None
+
+
 def write_piece(state: sqlite3.Connection, session: str, position: int, piece: Piece) -> None:
     """Write a piece at a place."""
     state.execute(

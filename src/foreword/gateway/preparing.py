@@ -22,6 +22,7 @@ from foreword.gateway.lane import find_lane
 from foreword.gateway.living import read_state
 from foreword.gateway.message import Incoming
 from foreword.gateway.past import Row, fold, tell_past
+from foreword.gateway.projects import NO_PROJECT, Project
 from foreword.gateway.remembered import Remembered
 from foreword.gateway.room import catch_up, find_words
 from foreword.gateway.session import Session
@@ -34,7 +35,7 @@ from foreword.signal import classify
 from foreword.store.ledgers import scrub_said, scrub_updates
 from foreword.store.tasks import find_bound
 from foreword.tokens import Meter
-from foreword.turn import Extension, Git, Host, State, Task, Toolset, Turn
+from foreword.turn import Extension, Git, Host, Sandbox, State, Task, Toolset, Turn
 from foreword.words import Mode
 from foreword.workspace import Workspace
 
@@ -56,8 +57,10 @@ class Equipment:
     model: str = ""
     task: Task | None = None
     state: State = State()
+    project: Project = NO_PROJECT
     git: Git | None = None
     host: Host | None = None
+    sandbox: Sandbox | None = None
 
 
 class Equips(Protocol):
@@ -211,6 +214,10 @@ class Preparing:
             return ""
         return CHANGED
 
+    def has_telegram(self) -> bool:
+        """Whether people can be reached on Telegram here."""
+        return self._workspace.config.telegram is not None
+
     def weigh(self, prepared: Prepared, messages: Messages) -> int:
         """Weigh messages as the model of the turn counts them."""
         return weigh(prepared.assembly.terms.meter, messages)
@@ -292,7 +299,9 @@ def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: 
         session=session.id,
         message=find_words(incoming),
         history=tell_past(past),
-        project=incoming.project,
+        project=equipment.project.path,
+        project_root=equipment.project.root,
+        cwd=incoming.cwd,
         plan=session.plan if incoming.plan is None else incoming.plan,
         client=incoming.client,
         tools=equipment.tools,
@@ -303,8 +312,9 @@ def make_turn(claimed: Claimed, equipment: Equipment, past: Sequence[Row], now: 
         signal=classify(incoming.text, incoming.channel),
         git=equipment.git,
         host=equipment.host,
+        sandbox=equipment.sandbox,
         now=now,
-        **find_errand(incoming),
+        **{"mode": incoming.mode, **find_errand(incoming)},
     )
 
 
@@ -314,7 +324,9 @@ def find_errand(incoming: Incoming) -> dict[str, Any]:
     if errand is None:
         return {}
     light = {"mode": Mode.MINIMAL} if errand.light else {}
-    return {"ceiling": errand.ceiling, "background": errand.delivery, **light}
+    # A person has just allowed a held call: this is no background work.
+    background = {} if incoming.held else {"background": errand.delivery}
+    return {"ceiling": errand.ceiling, **background, **light}
 
 
 def make_order(claimed: Claimed, assembly: Assembly, order: str) -> Turn:

@@ -1,7 +1,7 @@
 """Receives what channels hear: has it routed, and sees to it that whatever was decided is kept when it returns."""
 
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,9 @@ from foreword.gateway import pairing
 from foreword.gateway.admission import write_key
 from foreword.gateway.channel import Chat, Heard
 from foreword.gateway.checking import check
+from foreword.gateway.commands import NOTHING_WAITS, PRIVATE_ONLY, Command, list_waiting, read_command, run_command
 from foreword.gateway.guessing import Guesses
+from foreword.gateway.held_calls import HeldCall, HeldCalls, quote
 from foreword.gateway.lane import find_lane
 from foreword.gateway.letter import Letter, post
 from foreword.gateway.message import Accepted, Incoming
@@ -24,6 +26,7 @@ from foreword.gateway.router import Decision, Route, find_identity, route
 from foreword.gateway.strangers import find_excess, is_bounded, post_notice
 from foreword.gateway.writer import Writer
 from foreword.signal.labels import drop_corrected
+from foreword.sources.builtin import read_prompt
 from foreword.workspace import Workspace
 
 KNOWN = "You are known here as {} already."
@@ -35,6 +38,10 @@ HELP = "Write to me in your own words, and I answer."
 STRANGER = "I do not know you yet. If the owner gave you a code, send it to me here: /pair CODE."
 ELSEWHERE = "Pairing works in private alone. Write to me directly."
 TOO_MANY = "Too many codes were tried. Wait an hour, and try again."
+
+ALLOWED_NOW = "{name} is allowed. The answer follows in the conversation it came from."
+ALLOWED_BEFORE = "{name} was allowed before, and runs once."
+DENIED_NOW = "{name} is denied. Nothing was done."
 
 LATEST = """
 SELECT text, received AS moment FROM turns WHERE key = ?1 OR key > ?2 AND key < ?3
@@ -62,13 +69,18 @@ class Receiving:
         writer: Writer,
         recorder: Recorder,
         clock: Callable[[], datetime],
+        *,
         accept: Callable[[Incoming], Awaitable[Accepted]],
+        stop: Callable[[str], Awaitable[bool]],
+        held: HeldCalls,
     ) -> None:
         self._workspace = workspace
         self._writer = writer
         self._recorder = recorder
         self._clock = clock
         self._accept = accept
+        self._held = held
+        self._stop = stop
         self._guesses = Guesses()
 
     async def receive(self, heard: Heard) -> Received:
@@ -108,6 +120,8 @@ class Receiving:
             decision = await self._bound(decision, private=private)
         if decision.route is Route.TURN:
             return Received(decision=decision, accepted=await self._accept(incoming))
+        if decision.route is Route.COMMAND:
+            return await self._command(decision, private=private)
         if decision.route is Route.PAIRING:
             await (self._pair(heard, decision) if private else self._answer(decision, lambda _: ELSEWHERE))
         elif decision.route is Route.HELP:
@@ -117,6 +131,53 @@ class Receiving:
             await self._writer.seal(lambda state: keep(state, incoming, heard.name, key, now))
         self._tell(decision)
         return Received(decision=decision)
+
+    async def _decide(self, incoming: Incoming, command: Command) -> str:
+        """Allow or deny a held call, and return the answer to the person."""
+        clearance = find_lane(replace(incoming, agent=""), self._workspace.config).lane.clearance
+        found = await self._held.choose(incoming.user, clearance, command.rest)
+        if not isinstance(found, HeldCall):
+            return show_choices(found)
+        if command.name == "deny":
+            await self._held.deny(incoming.user, clearance, found.id)
+            return DENIED_NOW.format(name=found.name)
+        to = (incoming.channel, incoming.address)
+        accepted = await self._held.allow(incoming.user, clearance, found.id, answer_to=to)
+        return (ALLOWED_BEFORE if accepted.repeated else ALLOWED_NOW).format(name=found.name)
+
+    async def _command(self, decision: Decision, *, private: bool) -> Received:
+        """Run a command of the channel, and answer it."""
+        incoming, now = decision.incoming, self._clock()
+        command = read_command(incoming.text)
+        assert command is not None
+        self._tell(decision)
+        if not private:
+            await self._answer(decision, lambda _: PRIVATE_ONLY)
+        elif command.decides:
+            words = await self._decide(incoming, command)
+            await self._answer(decision, lambda _: words)
+        elif command.name == "drop":
+            words = await self._drop(incoming, command.rest)
+            await self._answer(decision, lambda _: words)
+        else:
+
+            def work(state: sqlite3.Connection) -> str:
+                return run_command(state, command, incoming, self._workspace, now)
+
+            told = await self._answer(decision, work)
+            if command.accepts and not told:
+                accepted = replace(incoming, text=read_prompt("chat/accepted"))
+                return Received(decision=decision, accepted=await self._accept(accepted))
+        return Received(decision=decision)
+
+    async def _drop(self, incoming: Incoming, which: str) -> str:
+        """Give up messages that wait: the newest, or all."""
+        waiting = await self._writer.look(lambda state: list_waiting(state, incoming, self._workspace))
+        chosen = waiting if which.lower() == "all" else waiting[-1:]
+        dropped = [one.asked for one in chosen if await self._stop(one.reply.turn)]
+        if not dropped:
+            return NOTHING_WAITS
+        return f"Dropped: {dropped[0][:200]}" if len(dropped) == 1 else f"Dropped {len(dropped)} messages."
 
     async def _bound(self, decision: Decision, *, private: bool) -> Decision:
         """Leave a stranger without an answer who has had enough of them; in company the room hears them later."""
@@ -160,10 +221,7 @@ class Receiving:
             clearance = find_lane(incoming, self._workspace.config).clearance
             self._make_trace(incoming).tell(
                 EventType.TRUST_RESOLVED,
-                user=str(clearance.user),
-                situation=incoming.situation,
-                ceiling=str(clearance.ceiling),
-                effective=str(clearance.level),
+                **clearance.describe(incoming.situation),
                 paired=identity,
             )
 
@@ -198,6 +256,13 @@ class Receiving:
             trust=lane.clearance, agent=lane.agent, user=incoming.user, channel=incoming.channel, room=incoming.room
         )
         return Trace(self._recorder, context, Timepiece(now=self._clock))
+
+
+def show_choices(waiting: Sequence[HeldCall]) -> str:
+    """List the calls that wait, each with the commands that decide about it."""
+    if not waiting:
+        return "Nothing waits for your yes."
+    return "\n\n".join(f"{quote(one.question)}\n\n/allow_{one.id} or /deny_{one.id}" for one in waiting)
 
 
 def is_unchanged(state: sqlite3.Connection, heard: Heard, incoming: Incoming) -> bool:

@@ -43,15 +43,25 @@ class Fixed:
         return [name for name in self.names if getattr(after, name) != getattr(self.started, name)]
 
 
-class Soon:
-    """Follows with work that has to wait for something, such as the disk; whoever does it looks again by themselves."""
+def always(_before: Config, _after: Config) -> bool:
+    """Follow every edit."""
+    return True
 
-    def __init__(self, work: Callable[[Config], Coroutine[Any, Any, None]]) -> None:
+
+class Soon:
+    """Follows an edit with asynchronous work; the work is repeated elsewhere if the disk refuses it here."""
+
+    def __init__(
+        self, work: Callable[[Config], Coroutine[Any, Any, object]], when: Callable[[Config, Config], bool] = always
+    ) -> None:
         self._work = work
+        self._when = when
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def follow(self, _: Config, after: Config) -> Iterable[str]:
-        """Begin the work."""
+    def follow(self, before: Config, after: Config) -> Iterable[str]:
+        """Start the work if the edit calls for it."""
+        if not self._when(before, after):
+            return ()
         task = asyncio.create_task(self._try(after))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -111,9 +121,10 @@ class Reloading:
 
     def look(self, *, now: bool = False) -> Reloaded:
         """See what changed in the workspace, and have it followed and told; call it on the thread of the loop."""
-        if now:  # whoever asks is told about every text, also about those that no turn has asked for since
+        if now:  # report on every text, also on those that no turn has read yet
             self._workspace.refresh(now=True)
             self._workspace.files.reread()
+            list(self._workspace.preview())
         return self._reloads.look([KEYS] if self._sign_keys() != self._keys else [], now=now)
 
     async def keep(self) -> None:
@@ -126,7 +137,7 @@ class Reloading:
     async def _try(self, *, first: bool = False) -> None:
         try:
             # Whatever has to be read is read beside the loop; the look itself then finds it done.
-            await asyncio.to_thread(self._read_blueprints if first else self._read_again)
+            await asyncio.to_thread(self._read_all if first else self._read_again)
             self.look()
         except Exception as error:  # noqa: BLE001 - a gateway that looks no more would hold to an old configuration
             said = describe_error(error)
@@ -135,11 +146,12 @@ class Reloading:
                 trace = Trace(self._listeners.recorder, NOBODY, self._timepiece)
                 trace.tell(EventType.CONFIG_RELOADED, level=Level.ERROR, **said)
 
-    def _read_blueprints(self) -> None:
-        """Read the blueprints of all agents, so that there is an old one to keep when an edit breaks one."""
+    def _read_all(self) -> None:
+        """Read the blueprints and files of all agents, so that there is a good one to keep when an edit breaks one."""
         for agent in self._workspace.config.agents.values():
-            with suppress(InputError):  # whoever speaks with this agent is told
+            with suppress(InputError):  # a turn of this agent says what is wrong
                 self._workspace.blueprint(agent.blueprint)
+        list(self._workspace.preview())
 
     def _read_again(self) -> None:
         """Read what was edited since it was read, also where no turn asks for it: a broken edit is told at once."""

@@ -4,9 +4,9 @@ import json
 from dataclasses import asdict, replace
 from typing import Any
 
-from foreword.gateway.message import Errand, Incoming, Proof
+from foreword.gateway.message import ClientRequest, Errand, Incoming, Proof
 from foreword.turn import Client
-from foreword.words import Delivery, Trust
+from foreword.words import Delivery, Mode, Trust
 
 
 def write_request(incoming: Incoming) -> str:
@@ -19,7 +19,10 @@ def read_request(text: str, request: str) -> Incoming:
     said: dict[str, Any] = json.loads(request)
     errand = read_errand(said["errand"]) if said.get("errand") else None
     proof = Proof(**said["proof"]) if said.get("proof") else None
-    return Incoming(**said | {"text": text, "client": Client(**said["client"]), "errand": errand, "proof": proof})
+    mode = Mode(said["mode"]) if said.get("mode") else None
+    sent = ClientRequest(**said.get("request", {}))
+    read = {"text": text, "client": Client(**said["client"]), "errand": errand, "proof": proof, "mode": mode}
+    return Incoming(**said | read | {"shelves": tuple(said.get("shelves", ())), "request": sent})
 
 
 def read_errand(said: dict[str, Any]) -> Errand:

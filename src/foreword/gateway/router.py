@@ -17,6 +17,7 @@ from foreword.config.people import Room
 from foreword.config.schema import Config
 from foreword.frozen import frozen
 from foreword.gateway.channel import OPEN, Chat, Heard
+from foreword.gateway.commands import read_command
 from foreword.gateway.message import Incoming, Proof
 from foreword.gateway.pairing import Claim, read_claim
 from foreword.signal import find_noise
@@ -39,6 +40,8 @@ class Route(Word):
     IGNORED = "ignored"
     PAIRING = "pairing"
     """It may hold a code that makes its sender somebody, and is answered without the agent."""
+    COMMAND = "command"
+    """It is a command such as /plan, and is answered by the gateway."""
     HELP = "help"
     """It is what an app sends when somebody begins or asks for help, and is answered without the agent."""
 
@@ -62,8 +65,12 @@ def route(heard: Heard, config: Config, paired: str = "") -> Decision:
     claim = Claim() if family in OWN else read_claim(heard, known=incoming.user in config.users)
     if claim.asked:
         return Decision(route=Route.PAIRING, reason="it asks to be paired", incoming=incoming, claim=claim)
-    if family not in OWN and (heard.chat is Chat.PRIVATE or heard.called) and _HELP.fullmatch(heard.text.strip()):
+    speaks = heard.chat is Chat.PRIVATE or heard.called
+    if family not in OWN and speaks and _HELP.fullmatch(heard.text.strip()):
         return Decision(route=Route.HELP, reason="it asks how this works", incoming=incoming)
+    command = read_command(heard.text) if family not in OWN and speaks else None
+    if command and (command.decides or incoming.user in config.users):
+        return Decision(route=Route.COMMAND, reason="it is a command", incoming=incoming)
     if heard.address and not heard.text.strip():
         return Decision(route=Route.IGNORED, reason="it has no words", incoming=incoming)
     chosen, reason = choose(heard, incoming, config)
@@ -84,7 +91,12 @@ def place(heard: Heard, config: Config, paired: str = "") -> Incoming:
         session=heard.session,
         client=heard.client,
         project=heard.project,
+        mode=heard.mode,
+        cwd=heard.cwd,
+        plan=heard.plan,
         before=heard.before,
+        traceparent=heard.traceparent,
+        request=heard.request,
         key=heard.key,
         origin="" if own else f"{heard.place}/{heard.sender}",
         proof=None if own else Proof(sender=heard.sender, place=heard.place),
@@ -142,6 +154,8 @@ def find_room(heard: Heard, config: Config) -> str:
     if heard.chat is Chat.PRIVATE:
         return ""
     family = find_family(heard.channel)
+    if family in OWN and heard.place:  # the owner names a room at the shell as the configuration does
+        return heard.place
     written = f"{family}:{heard.place}"
     for name, room in config.rooms.items():
         if heard.place and written in room.places:

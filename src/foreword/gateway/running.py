@@ -56,8 +56,8 @@ class Running:
         ask: Callable[[Asking], Awaitable[bool | None]] = self._ask if claimed.incoming.asks else ask_nobody
         return Ears(delta=self.broadcast.pass_on, begin=begin, ask=ask)
 
-    async def _ask(self, asking: Asking) -> bool:
-        """Ask the person, and take silence for a no."""
+    async def _ask(self, asking: Asking) -> bool | None:
+        """Ask the person; None if they do not answer in time."""
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._questions[asking.id] = waiting
         await self.broadcast.pass_on(asking)
@@ -65,6 +65,6 @@ class Running:
             async with asyncio.timeout(self._thinking if self.broadcast.heard else min(ALONE, self._thinking)):
                 return await waiting
         except TimeoutError:
-            return False
+            return None
         finally:
             del self._questions[asking.id]

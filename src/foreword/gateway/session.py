@@ -10,7 +10,7 @@ from foreword.gateway.lane import Lane
 from foreword.gateway.moment import read_moment, write_moment
 from foreword.words import Trust
 
-COLUMNS = "id, agent, channel, room, clearance, user_id, situation, created, used, parent, plan, model"
+COLUMNS = "id, agent, channel, room, clearance, user_id, situation, created, used, parent, plan, model, project"
 OF_LANE = "agent = ? AND channel = ? AND room = ? AND clearance = ? AND user_id = ?"
 
 
@@ -29,11 +29,13 @@ class Session:
     """Whether the agent only plans."""
     model: str = ""
     """The model that was chosen for it, where another than the agent's."""
+    project: str = ""
+    """The directory of the project that it works in."""
 
 
 def read_session(row: Sequence[object]) -> Session:
     """Read a row."""
-    identifier, agent, channel, room, clearance, user, situation, created, used, parent, plan, model = row
+    identifier, agent, channel, room, clearance, user, situation, created, used, parent, plan, model, project = row
     return Session(
         id=str(identifier),
         lane=Lane(
@@ -49,6 +51,7 @@ def read_session(row: Sequence[object]) -> Session:
         parent=str(parent or ""),
         plan=bool(plan),
         model=str(model),
+        project=str(project),
     )
 
 
@@ -79,10 +82,11 @@ def add_session(
         parent=parent.id if parent else "",
         plan=parent.plan if parent else False,
         model=parent.model if parent else "",
+        project=parent.project if parent else "",
     )
     moment = write_moment(now)
     state.execute(
-        f"INSERT INTO sessions ({COLUMNS}, current) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
+        f"INSERT INTO sessions ({COLUMNS}, current) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
         (
             session.id,
             *lane.key,
@@ -92,6 +96,7 @@ def add_session(
             session.parent or None,
             int(session.plan),
             session.model,
+            session.project,
         ),
     )
     return session

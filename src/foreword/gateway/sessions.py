@@ -8,6 +8,7 @@ from datetime import datetime
 from foreword.errors import InputError
 from foreword.gateway.lane import Lane
 from foreword.gateway.message import Exchange, NotFound
+from foreword.gateway.notifications import Notification, list_of_person, list_of_session
 from foreword.gateway.past import Kind, Row, copy_past, read_past
 from foreword.gateway.replies import list_missed, list_unfinished
 from foreword.gateway.session import COLUMNS, OF_LANE, Session, add_session, find_current, get_session, read_session
@@ -17,6 +18,7 @@ from foreword.store.plans import Plan, PlanState, find_newest, list_plans, mark_
 from foreword.store.tasks import copy_tasks, read_tasks
 from foreword.store.workflows import copy_workflow
 from foreword.turn import Task
+from foreword.words import Trust
 
 MOST = 200  # sessions of one list
 MISSED = 20  # answers that are shown again
@@ -35,6 +37,15 @@ class Sessions:
         def work(state: sqlite3.Connection) -> list[Session]:
             asked = f"SELECT {COLUMNS} FROM sessions WHERE user_id = ? AND user_id != '' ORDER BY used DESC LIMIT ?"
             return [read_session(row) for row in state.execute(asked, (user, min(limit, MOST)))]
+
+        return await self._writer.do(work)
+
+    async def list_lane(self, lane: Lane) -> Sequence[Session]:
+        """List the sessions of one place at one clearance, those used last first."""
+
+        def work(state: sqlite3.Connection) -> list[Session]:
+            asked = f"SELECT {COLUMNS} FROM sessions WHERE {OF_LANE} ORDER BY used DESC LIMIT ?"
+            return [read_session(row) for row in state.execute(asked, (*lane.key, MOST))]
 
         return await self._writer.do(work)
 
@@ -99,21 +110,40 @@ class Sessions:
         """List the answers that whoever wrote last may have missed, the newest answer among them, the oldest first."""
         return await self._writer.do(lambda state: list_missed(state, identifier, limit))
 
+    async def list_notifications(self, identifier: str) -> Sequence[Notification]:
+        """List what an agent added to a session by itself since a person last spoke in it."""
+        return await self._writer.look(lambda state: list_of_session(state, identifier))
+
+    async def list_notifications_of(self, user: str, channel: str, clearance: Trust) -> Sequence[Notification]:
+        """List what agents added to the private conversations of a person on a channel."""
+        return await self._writer.look(lambda state: list_of_person(state, user, channel, clearance))
+
+    async def find_newest_turn(self, identifier: str) -> str:
+        """Find the id of the newest turn of a session, whatever became of it; empty if there is none."""
+
+        def work(state: sqlite3.Connection) -> str:
+            asked = "SELECT id FROM turns WHERE session_id = ? ORDER BY number DESC LIMIT 1"
+            row = state.execute(asked, (identifier,)).fetchone()
+            return str(row[0]) if row else ""
+
+        return await self._writer.do(work)
+
     async def set_plan(self, identifier: str, *, on: bool) -> None:
         """Have the agent only plan in this session, or let it act, which drops a plan that nobody has accepted."""
-
-        def work(state: sqlite3.Connection) -> None:
-            if state.execute("UPDATE sessions SET plan = ? WHERE id = ?", (int(on), identifier)).rowcount != 1:
-                raise NotFound("session")
-            newest = None if on else find_newest(state, identifier)
-            if newest and newest.state is PlanState.PROPOSED:
-                mark_plan(state, newest.id, PlanState.DROPPED)
-
-        await self._writer.do(work)
+        await self._writer.do(lambda state: switch_plan(state, identifier, on=on))
 
     async def set_model(self, identifier: str, model: str) -> None:
         """Choose another model for this session; nothing goes back to the agent's own."""
-        await self._set(identifier, "model", model)
+
+        def work(state: sqlite3.Connection) -> None:
+            if state.execute("UPDATE sessions SET model = ? WHERE id = ?", (model, identifier)).rowcount != 1:
+                raise NotFound("session")
+
+        await self._writer.do(work)
+
+    async def set_project(self, identifier: str, project: str) -> None:
+        """Set the project of a session; an empty one closes it."""
+        await self._writer.do(lambda state: set_project(state, identifier, project))
 
     async def list_plans(self, identifier: str) -> Sequence[Plan]:
         """List the plans of a session, the newest first."""
@@ -121,25 +151,34 @@ class Sessions:
 
     async def settle_plan(self, identifier: str, became: PlanState) -> Plan:
         """Say what becomes of the newest plan; one that is accepted lets the agent act."""
-
-        def work(state: sqlite3.Connection) -> Plan:
-            plan = find_newest(state, identifier)
-            if plan is None:
-                raise InputError("this session has no plan yet; turn plan mode on and ask for one")
-            mark_plan(state, plan.id, became)
-            if became is PlanState.ACCEPTED:
-                state.execute("UPDATE sessions SET plan = 0 WHERE id = ?", (identifier,))
-            return replace(plan, state=became)
-
-        return await self._writer.do(work)
+        return await self._writer.do(lambda state: settle_plan(state, identifier, became))
 
     async def list_tasks(self, identifier: str) -> Sequence[Task]:
         """List the tasks of a session."""
         return await self._writer.do(lambda state: read_tasks(state, identifier))
 
-    async def _set(self, identifier: str, column: str, value: int | str) -> None:
-        def work(state: sqlite3.Connection) -> None:
-            if state.execute(f"UPDATE sessions SET {column} = ? WHERE id = ?", (value, identifier)).rowcount != 1:
-                raise NotFound("session")
 
-        await self._writer.do(work)
+def switch_plan(state: sqlite3.Connection, session: str, *, on: bool) -> None:
+    """Switch plan mode on or off; switching it off drops a plan that was not accepted."""
+    if state.execute("UPDATE sessions SET plan = ? WHERE id = ?", (int(on), session)).rowcount != 1:
+        raise NotFound("session")
+    newest = None if on else find_newest(state, session)
+    if newest and newest.state is PlanState.PROPOSED:
+        mark_plan(state, newest.id, PlanState.DROPPED)
+
+
+def settle_plan(state: sqlite3.Connection, session: str, became: PlanState) -> Plan:
+    """Mark the newest plan of a session; accepting it ends plan mode."""
+    plan = find_newest(state, session)
+    if plan is None:
+        raise InputError("this session has no plan yet; turn plan mode on and ask for one")
+    mark_plan(state, plan.id, became)
+    if became is PlanState.ACCEPTED:
+        state.execute("UPDATE sessions SET plan = 0 WHERE id = ?", (session,))
+    return replace(plan, state=became)
+
+
+def set_project(state: sqlite3.Connection, session: str, project: str) -> None:
+    """Set the project of a session; an empty one closes it."""
+    if state.execute("UPDATE sessions SET project = ? WHERE id = ?", (project, session)).rowcount != 1:
+        raise NotFound("session")

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,17 +11,19 @@ from foreword.events.event import Place, Usage
 from foreword.gateway.admission import ROUGHLY, find_repeated, write_key
 from foreword.gateway.beginning import extend
 from foreword.gateway.bookkeeping import Entry, keep_entry
+from foreword.gateway.held_calls import HeldCall, find_held, hold_call, keep_result, list_of_turn, mark_allowed
 from foreword.gateway.inbox import Arrival, Claimed, Ending, LeaseLost, Spent
 from foreword.gateway.letter import Letter, post
-from foreword.gateway.message import Accepted, Incoming, State
+from foreword.gateway.message import Accepted, Incoming, NotFound, State
 from foreword.gateway.moment import read_moment, write_moment
 from foreword.gateway.owner import is_dead, name_owner
-from foreword.gateway.past import Kind, Piece, add_piece
+from foreword.gateway.past import Kind, Piece, add_piece, find_newest_beginning
 from foreword.gateway.remembered import Remembered
 from foreword.gateway.request import read_request, write_request
 from foreword.gateway.session import COLUMNS, read_session, touch
-from foreword.gateway.telling import tell_there
+from foreword.gateway.telling import tell_shelves, tell_there
 from foreword.gateway.writer import Writer
+from foreword.runtime.ears import Asking
 from foreword.runtime.history import Messages, close, dump, load, recount
 from foreword.store.plans import add_plan
 from foreword.turn import Message
@@ -79,8 +81,10 @@ class SqliteInbox:
 
     def _add(self, state: sqlite3.Connection, arrival: Arrival) -> Claimed | Accepted:
         incoming, session = arrival.incoming, arrival.session
-        if incoming.key and (known := find_repeated(state, incoming, session.lane)):
+        if known := find_repeated(state, incoming, session.lane, arrival.now):
             return Accepted(turn=known.turn, session=known.session.id, repeated=True)
+        if incoming.held:
+            mark_allowed(state, incoming.held, arrival.turn, arrival.now)
         first = state.execute(
             "SELECT state, due FROM turns WHERE session_id = ? AND finished IS NULL ORDER BY number LIMIT 1",
             (session.id,),
@@ -173,6 +177,35 @@ class SqliteInbox:
 
         return await self._writer.seal(work)
 
+    async def hold(self, claimed: Claimed, asking: Asking, arguments: Mapping[str, Any]) -> HeldCall | None:
+        """Store a call that needs a person's yes; None where too many of that person wait already."""
+
+        def work(state: sqlite3.Connection) -> HeldCall | None:
+            self._hold(state, claimed)
+            return hold_call(state, claimed, asking, arguments, self._clock())
+
+        return await self._writer.seal(work)
+
+    async def find_held(self, claimed: Claimed) -> HeldCall:
+        """Find the held call that a turn runs."""
+        held = await self._writer.look(lambda state: find_held(state, claimed.incoming.held))
+        if held is None or held.run != claimed.turn:
+            raise NotFound("held call")
+        return held
+
+    async def list_held(self, claimed: Claimed) -> Sequence[HeldCall]:
+        """List the calls of a turn that wait for a yes."""
+        return await self._writer.look(lambda state: list_of_turn(state, claimed.turn))
+
+    async def keep_result(self, claimed: Claimed, text: str) -> None:
+        """Keep what the held call of a turn answered, for every further attempt at the turn."""
+
+        def work(state: sqlite3.Connection) -> None:
+            self._hold(state, claimed)
+            keep_result(state, claimed.incoming.held, text)
+
+        await self._writer.seal(work)
+
     async def finish(self, claimed: Claimed, ending: Ending) -> None:
         """End a turn: its reply, and its place in the history, together or not at all."""
         stored = dump(ending.messages) if ending.messages else b""
@@ -203,7 +236,7 @@ class SqliteInbox:
                     messages=stored,
                     tokens=ending.tokens,
                     turn=claimed.turn,
-                    beginning=find_beginning(claimed, ending.text),
+                    beginning=find_beginning(state, claimed, ending),
                 )
                 add_piece(state, claimed.session.id, piece)
             if ending.entry:
@@ -217,7 +250,7 @@ class SqliteInbox:
                 letter = Letter(key=claimed.turn, channel=channel, address=address, text=ending.text, turn=claimed.turn)
                 post(state, letter, ending.now)
                 if claimed.incoming.errand:
-                    tell_there(state, replace(claimed.session.lane, channel=channel), claimed.turn, ending.text)
+                    tell_conversations(state, claimed, ending)
             touch(state, claimed.session.id, ending.now)
 
         # What the outbox delivers is sealed when that takes it, and nobody is told before.
@@ -251,6 +284,15 @@ class SqliteInbox:
             )
 
         await self._writer.seal(work)
+
+    async def hasten(self, session: str = "") -> int:
+        """Make the queued turns of a session due now, or all of them; return how many there are."""
+
+        def work(state: sqlite3.Connection) -> int:
+            asked = "UPDATE turns SET due = 0 WHERE finished IS NULL AND state = 'queued' AND ? IN ('', session_id)"
+            return state.execute(asked, (session,)).rowcount
+
+        return await self._writer.do(work)
 
     async def release(self, claimed: Claimed) -> None:
         """Leave a turn to whoever comes next, at once."""
@@ -320,6 +362,15 @@ def get_claimed(state: sqlite3.Connection, identifier: str) -> Claimed:
     )
 
 
+def tell_conversations(state: sqlite3.Connection, claimed: Claimed, ending: Ending) -> None:
+    """Add what a scheduled run said to the conversations where its reply goes."""
+    incoming, lane = claimed.incoming, claimed.session.lane
+    if not incoming.shelves:
+        tell_there(state, replace(lane, channel=incoming.through or incoming.channel), claimed.turn, ending.text)
+    for channel in incoming.shelves:
+        tell_shelves(state, replace(lane, channel=channel), claimed.turn, ending.text, ending.now)
+
+
 def is_written(state: sqlite3.Connection, claimed: Claimed, values: str, given: Sequence[Any]) -> bool:
     """Whether this attempt, which nobody else makes, has written its end before, and the disk did not take it then."""
     asked = f"SELECT 1 FROM turns WHERE id = ? AND attempt = ? AND {values}"
@@ -328,15 +379,27 @@ def is_written(state: sqlite3.Connection, claimed: Claimed, values: str, given: 
 
 def is_told(incoming: Incoming, ending: Ending) -> bool:
     """Whether what came of a turn is delivered: one that was stopped says nothing, and a run as needed no failure."""
-    if incoming.errand and incoming.errand.delivery is not Delivery.ALWAYS and ending.state is not State.ANSWERED:
+    if (
+        incoming.errand
+        and not incoming.held
+        and incoming.errand.delivery is not Delivery.ALWAYS
+        and ending.state is not State.ANSWERED
+    ):
         return False
     return bool(ending.text)
 
 
-def find_beginning(claimed: Claimed, reply: str) -> str | None:
-    """Hash the conversation up to the end of a turn, as a client that keeps no session will repeat it."""
+def find_beginning(state: sqlite3.Connection, claimed: Claimed, ending: Ending) -> str | None:
+    """Hash the conversation up to the end of a turn, as a client that keeps no session will repeat it.
+
+    A client that streams repeats all words it was shown, those before a tool among them; another one the reply. Such a
+    client never sees the turn of a held call, so the hash stays what it was.
+    """
+    if claimed.incoming.held:
+        return find_newest_beginning(state, claimed.session.id)
     before = claimed.incoming.beginning
     if before is None:
         return None
+    streamed = claimed.incoming.request.streamed and ending.spoken.strip()
     asked = extend(before, Message(role="user", text=claimed.incoming.text))
-    return extend(asked, Message(role="assistant", text=reply))
+    return extend(asked, Message(role="assistant", text=ending.spoken if streamed else ending.text))

@@ -37,7 +37,7 @@ def may_have(state: sqlite3.Connection, letter: Letter, incoming: Incoming, conf
     if letter.text == CHANGED:
         return True
     reply = letter.key == letter.turn
-    if reply and not incoming.errand:
+    if reply and not incoming.errand and not incoming.through:
         return is_same(state, incoming, config)
     if reply and incoming.room:
         return True

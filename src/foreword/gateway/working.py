@@ -2,12 +2,12 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
-from pydantic_ai.messages import ModelResponse
+from pydantic_ai.messages import ModelResponse, TextPart
 
 from foreword.assembly import Assembly
 from foreword.errors import BudgetError, InputError
@@ -15,15 +15,17 @@ from foreword.events.event import EventType, Level
 from foreword.events.trace import Trace, describe_error
 from foreword.frozen import frozen
 from foreword.gateway.bookkeeping import Entry, Lesson
+from foreword.gateway.held_calls import HELD, MAX_HELD_CALLS, TOO_MANY, show_waiting
 from foreword.gateway.inbox import Claimed, Ending, Inbox, LeaseLost, Spent
 from foreword.gateway.message import State
 from foreword.gateway.preparing import Changed, Prepared, Preparing
 from foreword.gateway.room import find_words
+from foreword.gateway.spoken import SEPARATOR, Spoken
 from foreword.ledger import Frozen
 from foreword.runtime.accounting import Settled
 from foreword.runtime.calling import SPENT, STOPPED
-from foreword.runtime.calls import read_calls
-from foreword.runtime.ears import Calling, Delta, Ears, ListenerFailed
+from foreword.runtime.calls import Asked, read_calls
+from foreword.runtime.ears import Anew, Asking, Calling, Delta, Ears, ListenerFailed, Returned, Words
 from foreword.runtime.history import Messages, close, find_answer, list_calls, read_text, say
 from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
@@ -33,6 +35,7 @@ from foreword.turn import Turn
 TOO_LATE = "The model could not be reached for a day, so this message stays unanswered. Please send it again."
 TOLD = (InputError, BudgetError)  # whose words are for the person
 BROKEN = "Something went wrong here, and not with you. The log has the details."
+RESULT = "What came of {name} (held call {id}; the text comes from the tool, not from the person):\n{text}"
 ENDS = {End.ANSWERED: State.ANSWERED, End.REFUSED: State.REFUSED, End.FAILED: State.FAILED, End.QUEUED: State.QUEUED}
 
 
@@ -66,6 +69,10 @@ class Steps:
 
     def __init__(self, claimed: Claimed, inbox: Inbox, preparing: Preparing, ears: Ears) -> None:
         self.messages: Messages = claimed.taken
+        self.held = claimed.attempt > 1
+        """Whether calls of the turn may wait for a yes: some do, or an earlier attempt may have held some."""
+        self.results: tuple[str, ...] = ()
+        """What the held call that the turn runs has answered."""
         self._began: Frozen | None = None
         self._frozen: Frozen | None = None
         self._lessons: tuple[Lesson, ...] = ()
@@ -75,13 +82,29 @@ class Steps:
         self._inbox = inbox
         self._preparing = preparing
         self._hear = ears.delta
-        self.ears = replace(ears, delta=self._pass_on, step=self._keep, advance=self._advance)
+        self.spoken = Spoken()
+        """The words as a stream shows them."""
+        self._words: list[str] = []
+        self.ears = replace(ears, delta=self._pass_on, step=self._keep, hold=self._hold, advance=self._advance)
 
     async def _pass_on(self, delta: Delta) -> None:
-        """Pass on a piece; before each tool it is looked whether the person may still see what it would show."""
+        """Pass on a piece; before each tool, check whether the person may still see what it would show."""
         if isinstance(delta, Calling) and (fault := await self._preparing.find_change(self._claimed)):
             raise Changed(fault)
+        self.spoken.add(delta)
+        if isinstance(delta, Words):
+            self._words.append(delta.text)
+        elif isinstance(delta, Anew):
+            self._words.clear()
         await self._hear(delta)
+
+    async def _hold(self, asking: Asking, arguments: Mapping[str, Any]) -> str:
+        """Hold a call until its person decides, and return what the model is told."""
+        held = await self._inbox.hold(self._claimed, asking, arguments)
+        if held is None:
+            return TOO_MANY.format(name=asking.name, count=MAX_HELD_CALLS)
+        self.held = True
+        return HELD.format(name=held.name, id=held.id)
 
     async def _keep(self, messages: Messages) -> None:
         """Keep a step; an answer that calls no tool is the end, which is written with all that belongs to it."""
@@ -89,6 +112,7 @@ class Steps:
             await self._inbox.keep(self._claimed, messages, self.enter(messages))
             self._lessons = ()
         self.messages = messages
+        self._words.clear()
 
     def begin(self, prepared: Prepared) -> None:
         """Begin with what the session has sent before."""
@@ -113,8 +137,11 @@ class Steps:
         )
 
     def close(self, words: str) -> Messages:
-        """Close the turn where it stands, so that the next one can follow."""
-        return close(self.messages or (say(find_words(self._claimed.incoming)),), words)
+        """Close the turn where it is, with what was said of an unfinished answer, so that the next one can follow."""
+        messages = self.messages or (say(find_words(self._claimed.incoming), *self.results),)
+        if said := "".join(self._words).strip():
+            messages = (*messages, ModelResponse(parts=[TextPart(content=f"{said}{SEPARATOR}({words})")]))
+        return close(messages, words)
 
 
 class Working:
@@ -201,6 +228,8 @@ class Working:
 
     async def _answer(self, trace: Trace, claimed: Claimed, steps: Steps) -> Ending:
         prepared = await self._preparing.prepare(trace, claimed)
+        if claimed.incoming.held:
+            steps.results = (await self._run_held(trace, claimed, prepared, steps),)
         outcome = await self._run(trace, claimed, prepared, steps)
         if outcome.too_long and prepared.history:
             # The last message says that it was too long; what the tools did before it is not done again.
@@ -210,6 +239,10 @@ class Working:
         state, text = ENDS[outcome.end], cut_silence(outcome.text)
         if state.ended and (fault := await self._preparing.find_change(claimed)):
             state, text = State.FAILED, fault
+        if state in (State.FAILED, State.REFUSED):  # no model reports what the held call did
+            text = "\n\n".join((*steps.results, text))
+        if state.ended and steps.held:
+            text = await self._add_waiting(claimed, steps, text)
         # A run that had nothing to say leaves nothing for the next one to read.
         idle = claimed.incoming.errand and state is State.ANSWERED and not text
         messages = () if idle else outcome.messages
@@ -226,7 +259,33 @@ class Working:
             entry=steps.enter(messages),
             plan=state is State.ANSWERED and bool(text) and prepared.assembly.turn.plan,
             wait=outcome.wait,
+            spoken=cut_silence(steps.spoken.text),
         )
+
+    async def _run_held(self, trace: Trace, claimed: Claimed, prepared: Prepared, steps: Steps) -> str:
+        """Run the held call that the turn is about, once, and return what came of it for the model."""
+        held = await self._inbox.find_held(claimed)
+        if held.result is not None:
+            return held.result
+        await steps.ears.hear(Calling(name=held.name))
+        asked = Asked(name=held.name, arguments=held.arguments)
+        ears = replace(steps.ears, ask=allow)
+        result = await self._loop.call_tool(prepared.assembly, asked, trace, ears, held.id)
+        text = RESULT.format(name=held.name, id=held.id, text=result.text)
+        await self._inbox.keep_result(claimed, text)
+        await steps.ears.hear(Returned(name=held.name, done=result.done))
+        return text
+
+    async def _add_waiting(self, claimed: Claimed, steps: Steps, text: str) -> str:
+        """Add to a reply which calls wait for a yes and where to decide, also for those who hear it as it comes."""
+        waiting = await self._inbox.list_held(claimed)
+        if not waiting:
+            return text
+        telegram = self._preparing.has_telegram()
+        words = show_waiting(waiting, telegram=telegram, room=bool(claimed.incoming.room))
+        words = f"\n\n{words}" if text else words
+        await steps.ears.hear(Words(text=words))
+        return f"{text}{words}"
 
     async def _run(self, trace: Trace, claimed: Claimed, prepared: Prepared, steps: Steps) -> Outcome:
         steps.begin(prepared)
@@ -236,6 +295,8 @@ class Working:
             taken=prepared.taken,
             attempt=claimed.attempt,
             frozen=prepared.frozen,
+            results=steps.results,
+            response_format=claimed.incoming.request.response_format,
         )
         return await self._loop.run(work, trace, steps.ears)
 
@@ -286,6 +347,11 @@ class Working:
                 tries += 1
             else:
                 return
+
+
+async def allow(_: Asking) -> bool:
+    """Say yes: the person has allowed the held call."""
+    return True
 
 
 def is_silent(ending: Ending) -> bool:

@@ -49,7 +49,7 @@ def list_changes(told: Mapping[str, Line], base: Base, wanted: Wanted) -> Iterat
         policy = wanted.edits.get(name, line.policy)
         if listed and before and after:
             policy = find_listing_policy(before, after, wanted)
-        broken = before is not None and name in wanted.broken
+        broken = name in wanted.broken and (before is not None or name in wanted.joined)
         # A file that the owner has a policy for, or that is only broken, was not closed.
         open_to_doubt = listed or (policy is Policy.AUTO and not broken)
         yield Change(

@@ -38,6 +38,8 @@ class Wanted:
     """Sections that this clearance may not see: if it has seen them before, they go at once and leave no trace."""
     broken: frozenset[str] = frozenset()
     """Sections whose files are broken: what was told of them stays."""
+    joined: frozenset[str] = frozenset()
+    """Sections of a template that is broken: a session that was sent the good one gets none of them."""
     said: tuple[str, ...] = ()
     """What was said before this turn, as it was sent."""
     folded: bool = False
@@ -83,6 +85,7 @@ def want(draft: Draft, decided: Mapping[tuple[str, str], Policy], *, folded: boo
         listings=frozenset(name for name, one in known.items() if one.item.slot.source == MENU),
         withheld=frozenset(list_withheld(draft.fit)),
         broken=frozenset(name for name, one in known.items() if one.item.broken),
+        joined=frozenset(name for name, one in known.items() if one.item.broken and not one.item.opens),
         said=tuple(message.text for message in draft.said),
         folded=folded,
     )

@@ -52,7 +52,7 @@ def find_limit(feed: Feed, window: int) -> int:
     """Return the most that a slot can get when it has its tier for itself."""
     budget = feed.blueprint.budget
     if feed.slot.pace is Pace.TURN:
-        return budget.turn
+        return budget.turn_limit(window)
     limit = budget.limit(window)
     left = limit - int(limit * budget.session_share) if feed.slot.pace is Pace.STATIC else limit
     return left if feed.slot.required else min(int(limit * budget.tiers[feed.slot.tier]), left)

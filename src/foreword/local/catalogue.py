@@ -22,6 +22,7 @@ class Weights:
     temperature: float | None = None
     top_p: float | None = None
     repeat_penalty: float | None = None
+    repeat_ngram: int = 0
 
 
 @frozen(eq=True)

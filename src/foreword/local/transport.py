@@ -9,6 +9,7 @@ import httpx2
 
 from foreword.local.disarm import disarm
 from foreword.local.engine import Engine
+from foreword.local.repetition import end_repetition
 from foreword.local.slots import Slots
 
 TOO_LONG = "exceed_context_size_error"
@@ -21,13 +22,16 @@ class EngineTransport(httpx2.AsyncBaseTransport):
         self._engine = engine
         self._slots = Slots(engine.setup.slots)
         self._inner = httpx2.AsyncHTTPTransport()
+        weights = engine.setup.weights
+        self._ngram = weights.repeat_ngram if weights else 0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request once its session has a slot, and keep the slot until the answer is closed."""
         body = json.loads(await request.aread())
         slot = await self._slots.take(body.pop("prompt_cache_key", ""))
         try:
-            response = await self._try(request, {**body, "id_slot": slot})
+            # The figures of each token are the usage of a reply that is ended before the engine ends it.
+            response = await self._try(request, {**body, "id_slot": slot, "timings_per_token": bool(self._ngram)})
         except BaseException:
             self._slots.give_back(slot)
             raise
@@ -38,10 +42,14 @@ class EngineTransport(httpx2.AsyncBaseTransport):
             finally:
                 self._slots.give_back(slot)
 
-        stream = Held(response.stream, close, self._give_up)
+        stream = Held(response.stream, close, self._give_up, self._find_ngram(response))
         return httpx2.Response(
             response.status_code, headers=response.headers, stream=stream, extensions=response.extensions
         )
+
+    def _find_ngram(self, response: httpx2.Response) -> int:
+        """Return after how many repeated tokens an answer is ended; 0 for never."""
+        return self._ngram if response.headers.get("content-type", "").startswith("text/event-stream") else 0
 
     async def _try(self, request: httpx2.Request, body: dict[str, Any]) -> httpx2.Response:
         """Send a request; to an engine that has just died once more, for nothing of it was sent."""
@@ -87,17 +95,20 @@ class Held(httpx2.AsyncByteStream):
         stream: httpx2.SyncByteStream | httpx2.AsyncByteStream,
         close: Callable[[], Awaitable[None]],
         give_up: Callable[[], Awaitable[None]],
+        ngram: int,
     ) -> None:
         if not isinstance(stream, httpx2.AsyncByteStream):
             raise TypeError("an answer that came without waiting is none of the engine's")
         self._stream = stream
         self._close = close
         self._give_up = give_up
+        self._ngram = ngram
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Give the answer piece by piece."""
         try:
-            async for piece in self._stream:
+            pieces = aiter(self._stream)
+            async for piece in end_repetition(pieces, self._ngram) if self._ngram else pieces:
                 yield piece
         except httpx2.ReadTimeout:
             await self._give_up()

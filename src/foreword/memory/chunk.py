@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 
 from foreword.frozen import frozen
@@ -78,6 +79,16 @@ def split(body: str, author: str = "", when: str = "") -> Iterator[Chunk]:
                     author=name,
                     when=find_day(piece) or dated,
                 )
+
+
+def split_items(body: str) -> Iterator[Chunk]:
+    """Split a text into its paragraphs, and lists into their items."""
+    for chunk in split(body):
+        lines = chunk.text.split("\n")
+        starts = [at for at, line in enumerate(lines) if at == 0 or is_item(line)]
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+            text, first = "\n".join(lines[start:end]), chunk.first + start
+            yield replace(chunk, first=first, last=first + end - start - 1, text=text)
 
 
 def find_speakers(body: str) -> frozenset[str]:

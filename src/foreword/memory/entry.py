@@ -1,7 +1,6 @@
 """Entries: what an agent saves, one Markdown file each, with who said it, where, when and at which clearance."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -10,12 +9,12 @@ from threading import get_ident
 
 from foreword.errors import InputError
 from foreword.frozen import frozen
+from foreword.names import judge_name
 from foreword.sources.document import normalise, one_line, strip_comments
 from foreword.sources.provenance import INBOX, NOBODY, Provenance
 from foreword.words import Trust
 
 LONGEST = 20_000  # characters of an entry
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @frozen(eq=True)
@@ -56,7 +55,7 @@ def check_text(text: str) -> str:
 
 def find_places(store: str, note: Note) -> Iterator[str]:
     """Find the path of an entry, and another where that one is taken by what its text has become since."""
-    author = note.author if NAME.fullmatch(note.author) else NOBODY
+    author = NOBODY if judge_name(note.author) else note.author
     moment = note.time.astimezone(UTC)
     mark = sha256(note.text.encode()).hexdigest()[:12]
     for form in ("%Y%m%d", "%Y%m%dT%H%M%S%f"):

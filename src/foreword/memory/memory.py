@@ -1,17 +1,18 @@
 """The memory of a workspace: found by search, listed with prices, saved with provenance, never above a clearance."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 
 from foreword.config.schema import Config, Store
-from foreword.errors import InputError, show_name
+from foreword.errors import Forbidden, InputError, show_name
 from foreword.frozen import frozen
+from foreword.memo import Memo
+from foreword.memory.chunk import split, split_items
 from foreword.memory.digest import Survey
 from foreword.memory.entry import (
-    NAME,
     Confirmed,
     Note,
     check_text,
@@ -23,8 +24,10 @@ from foreword.memory.entry import (
 from foreword.memory.facts import add_fact
 from foreword.memory.index import Index
 from foreword.memory.rank import STOP, Ranked, rank, read_question
-from foreword.memory.snippet import find_snippet
+from foreword.memory.snippet import Snippet, find_snippet
+from foreword.memory.sqlite_index import SqliteIndex
 from foreword.memory.upkeep import OpenIndex, Stock, Upkeep
+from foreword.names import judge_name, normalize_name
 from foreword.signal import is_noise
 from foreword.sources.catalogue import list_stores
 from foreword.sources.document import Document, one_line
@@ -40,6 +43,12 @@ MOST = 50  # results of one search
 RECALLED = 4  # passages of one turn
 CLOSE = 0.5  # the share of a message's words, by rarity, that a passage needs to be recalled
 PASSAGE = 400  # characters of a passage that is recalled
+SHORT_PASSAGE = 250  # the same in a brief prompt
+CONSIDERED = 8  # hits of each index from which the passages of a brief prompt are chosen
+FAIR = 0.25  # the same share for a prompt that has nothing but its passages
+BESIDE = 0.6  # a passage with less than this part of the best one's share would only distract
+PASSING = "documents"  # the name of the only store of an index in memory
+INDEXES = 16  # sets of documents whose index is kept in memory
 
 
 @frozen(eq=True)
@@ -94,6 +103,7 @@ class Memory:
         self.folder = folder
         """Where the state of the workspace lies: the index, and beside it the log."""
         self._stop: frozenset[str] = frozenset()
+        self._passing = Memo(INDEXES)
         self.now = clock
 
     def follow(self, config: Config) -> "Memory":
@@ -152,12 +162,60 @@ class Memory:
                 provenance=origin,
             )
 
-    def recall(self, message: str, clearance: Trust) -> Sequence[Passage]:
-        """Find the few passages that a message is clearly about, the best first; small talk recalls nothing."""
+    def recall(self, message: str, clearance: Trust, documents: Sequence[Document] = ()) -> Sequence[Passage]:
+        """Find the few passages that a message is clearly about, the best first; small talk recalls nothing.
+
+        The stores of the clearance are searched, and the documents beside them, which the caller may see.
+        """
         if is_noise(message):
             return ()
-        hits = self.search(message, clearance, limit=RECALLED)
-        return [make_passage(hit, message) for hit in hits if hit.share >= CLOSE]
+        if not documents:
+            hits = self.search(message, clearance, limit=RECALLED)
+            return [self._make_passage(hit, message, {}, PASSAGE) for hit in hits if hit.share >= CLOSE]
+        hits = [*self.search(message, clearance, limit=CONSIDERED), *self._search_documents(message, documents)]
+        # Scores of different indexes do not compare; the share of the question that each passage has does.
+        best = sorted(hits, key=lambda hit: (-hit.share, -hit.score, hit.path, hit.first))[:RECALLED]
+        least = max(FAIR, BESIDE * best[0].share) if best else FAIR
+        known = {document.path: document for document in documents}
+        return [self._make_passage(hit, message, known, SHORT_PASSAGE) for hit in best if hit.share >= least]
+
+    def _search_documents(self, message: str, documents: Sequence[Document]) -> list[Hit]:
+        """Search documents that are no memory; their words count among themselves only."""
+        text = message[:LONGEST_QUERY].encode("utf-8", "replace").decode()
+        if not documents or not text.strip():
+            return []
+        key = tuple((document.path, document.sha256) for document in documents)
+        with self._upkeep.lock:
+            index = self._passing.recall(key, lambda: index_documents(documents))
+            self._stop = self._stop or frozenset(index.stem(STOP))
+            ranked = rank(read_question(text, index, self._stop), PASSING, index, CONSIDERED)
+            found = index.fetch(PASSING, [row for _, row, _ in ranked])
+        return [
+            Hit(
+                path=found[row].path,
+                first=found[row].first,
+                last=found[row].last,
+                heading=found[row].heading,
+                text=found[row].text,
+                score=round(score, 4),
+                share=round(share, 4),
+            )
+            for score, row, share in ranked
+        ]
+
+    def _make_passage(self, hit: Hit, message: str, known: Mapping[str, Document], most: int) -> Passage:
+        """Make a passage of what was found for a message, with its place in the file as an editor counts lines."""
+        file = next((path for path in (hit.path, f"memory/{hit.path}") if path in known or self._files.has(path)), "")
+        document = known.get(file) or Files(self._files.root).read(file)
+        if not isinstance(document, Document):
+            return make_passage(hit, find_snippet(hit.text, message, most))
+        if hit.text == one_line(document.field("description")) and (opening := next(split(document.body), None)):
+            # A description says what a file is about; the answer is in the file.
+            hit = replace(hit, first=opening.first, last=opening.last, heading=opening.heading, text=opening.text)
+            message = ""
+        snippet = find_snippet(hit.text, message, most)
+        line = 0 if file == FACTS else document.first + hit.first - 1 + snippet.line
+        return replace(make_passage(hit, snippet), file=file, line=line)
 
     def save(self, note: Note, store: str) -> Saved:
         """Save a note in a store's inbox, under its author's name; the very same text is not saved twice."""
@@ -165,7 +223,7 @@ class Memory:
         if store not in self._stores:
             raise InputError(f"there is no store {store!r}")
         if self.is_below(store, note.clearance) and not note.confirmed:
-            raise InputError(f"{store} has more readers than {note.clearance}; a person has to confirm that")
+            raise Forbidden(f"{store} has more readers than {note.clearance}; a person has to confirm that")
         with self._upkeep.lock:
             self._files.refresh(now=True)
             for path in self._upkeep.list(store):
@@ -268,8 +326,8 @@ class Memory:
         if target == FACTS and not self._upkeep.is_listed(FACTS):
             add_fact(self._files, entry)
             return FACT_STORE
-        store, _, name = target.partition("/")
-        fits = store in self._stores and NAME.fullmatch(name) and name.endswith(".md")
+        store, _, name = normalize_name(target).partition("/")
+        fits = store in self._stores and not judge_name(name) and name.endswith(".md")
         if not fits or self._upkeep.is_listed(f"memory/{target}"):
             raise InputError(f"{target} is no place for a memory; write STORE/NAME.md, or {FACTS} for a short fact")
         if not write_file(self._files.root, f"memory/{target}", write_confirmed(entry)):
@@ -309,18 +367,26 @@ class Memory:
         return self._upkeep.reindex(sorted(self._readable))
 
 
-def make_passage(hit: Hit, message: str) -> Passage:
-    """Make a passage of what was found for a message."""
-    text = find_snippet(hit.text, message, PASSAGE)
+def make_passage(hit: Hit, snippet: Snippet) -> Passage:
+    """Make a passage of the part of a hit that a message is about."""
     return Passage(
         path=hit.path,
         first=hit.first,
         last=hit.last,
         heading=hit.heading,
-        text=text,
-        cut=text != one_line(hit.text),
+        text=snippet.text,
+        cut=snippet.text != one_line(hit.text),
         origin=str(hit.provenance or ""),
     )
+
+
+def index_documents(documents: Iterable[Document]) -> Index:
+    """Index documents in memory, by their paragraphs and the items of their lists."""
+    index = SqliteIndex()
+    with index.writing():
+        for document in documents:
+            index.put(PASSING, document.path, ("", document.sha256), split_items(document.body))
+    return index
 
 
 def digest(text: str) -> str:

@@ -1,6 +1,7 @@
 """Snippets: the part of a passage that a question is about."""
 
 import re
+from typing import NamedTuple
 
 from foreword.sources.document import one_line
 
@@ -8,19 +9,28 @@ STEM = 5  # letters by which two words are taken for the same
 WORD = re.compile(r"\w{3,}")
 
 
-def find_snippet(text: str, query: str, most: int) -> str:
+class Snippet(NamedTuple):
+    """A part of a passage."""
+
+    text: str
+    line: int
+    """The line of the passage in which it begins, counted from 0."""
+
+
+def find_snippet(text: str, query: str, most: int) -> Snippet:
     """Find the lines of a passage that share most words with a query, in so many characters."""
     words = {word[:STEM] for word in WORD.findall(query.lower())}
+    places = [at for at, line in enumerate(text.split("\n")) if line.strip()]
     lines = [one_line(line) for line in text.split("\n") if line.strip()]
     if not lines:
-        return ""
+        return Snippet("", 0)
     scores = [len(words & {word[:STEM] for word in WORD.findall(line.lower())}) for line in lines]
     first = last = max(range(len(lines)), key=lambda at: scores[at])
     while (size := sum(map(len, lines[first : last + 1]))) < most // 2 and last + 1 < len(lines):
         if size + len(lines[last + 1]) > most:
             break
         last += 1
-    return cut_around(" ".join(lines[first : last + 1]), words, most)
+    return Snippet(cut_around(" ".join(lines[first : last + 1]), words, most), places[first])
 
 
 def cut_around(line: str, words: set[str], most: int) -> str:

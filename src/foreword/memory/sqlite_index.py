@@ -23,11 +23,12 @@ GAP = 3  # rows between two documents; neighbours are at most two apart
 
 
 class SqliteIndex:
-    """The index of a workspace's memory, in one SQLite file."""
+    """The index of a workspace's memory, in one SQLite file; without a folder it is kept in memory."""
 
-    def __init__(self, folder: str) -> None:
-        self.path = os.path.join(folder, FILE)
-        os.makedirs(folder, exist_ok=True)
+    def __init__(self, folder: str = "") -> None:
+        self.path = os.path.join(folder, FILE) if folder else ":memory:"
+        if folder:
+            os.makedirs(folder, exist_ok=True)
         self._stores: dict[str, str] = {}
         self._figures: dict[str, tuple[int, Figures]] = {}
         self._stamps: dict[str, tuple[int, dict[str, tuple[str, str]]]] = {}

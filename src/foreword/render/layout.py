@@ -8,7 +8,7 @@ from foreword.blueprint.slot import Rendering, Voice
 from foreword.frozen import frozen
 from foreword.render.escape import Guard
 from foreword.sources import Section
-from foreword.sources.document import escape_attribute, normalise
+from foreword.sources.document import escape_attribute
 from foreword.tokens import Meter
 from foreword.words import Trust
 
@@ -52,12 +52,6 @@ class Layout:
     def weigh(self, section: Section, body: str) -> int:
         """Return the tokens that this body of a section takes in the prompt."""
         return self.meter.count(self.draw(section, body))
-
-    def guard(self, message: str) -> str:
-        """Keep a person's own words from looking like one of our sections; the rest of their Markdown stays."""
-        if message.isprintable() and "<" not in message and "#" not in message:
-            return message
-        return self._guard.escape(normalise(message), Voice.OWNER)
 
     def draw(self, section: Section, body: str, place: Place = ALONE) -> str:
         """Render a section in its place: headings and tags belong to the first and the last of those who share them."""

@@ -50,6 +50,11 @@ class Prompt:
         return sum(block.tokens for block in self.blocks)
 
     @property
+    def section_count(self) -> int:
+        """How many sections are in the text; a provider's block holds several."""
+        return len({span.id for block in self.blocks for span in block.spans})
+
+    @property
     def spans(self) -> tuple[Span, ...]:
         """The spans of all blocks, counted from the beginning of the text."""
         spans: list[Span] = []

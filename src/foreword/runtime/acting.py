@@ -1,19 +1,20 @@
 """Runs the tools that a model calls: each within its time, and what goes wrong is answered to the model in words."""
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import field
 from typing import Any, Protocol
 
 from foreword.assembly import Assembly
-from foreword.errors import InputError, suggest
+from foreword.errors import Forbidden, InputError, suggest
 from foreword.events.event import EventType, Level
 from foreword.events.trace import Step, Teller, describe_error
 from foreword.frozen import frozen
 from foreword.runtime.arguments import judge
 from foreword.runtime.calls import Asked, Malformed
-from foreword.runtime.consent import Call, find_objection
+from foreword.runtime.consent import Call, Objection, find_objection
 from foreword.runtime.ears import Ears
 from foreword.runtime.failing import ToolFailed
 from foreword.store.schema import StoreError
@@ -24,6 +25,10 @@ from foreword.workspace import Workspace
 
 LONGEST = 40_000  # characters of one result
 LONGEST_NAME = 100
+LONGEST_REASON = 300  # characters of a reason in the event log
+MIN_HIDDEN_CHARS = 3  # a shorter argument says too little to be hidden, and hides too much of a reason
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+WORD = re.compile(r"\w{3,}")
 HERE: ContextVar[Teller] = ContextVar("here")
 """Where in the trace a tool is called, for those that run something below it."""
 
@@ -74,22 +79,63 @@ class Bench:
     tools: Tools
     limits: TimeLimits
     ears: Ears
+    records_arguments: bool = False
+    """Whether the event log gets the arguments of each call, as `events.arguments` says."""
 
 
 async def act(turn: Teller, bench: Bench, asked: Asked | Malformed, call: str) -> Result:
-    """Run what a model asked for under an id that stays the same, and tell it as a step of the turn."""
+    """Run what a model asked for under an id that stays the same, and record it as a step of the turn.
+
+    A call that is not made because of a rule, or because it is malformed, is a refusal: a warning with its reason. A
+    tool that runs and cannot do its work is an error.
+    """
     name = asked.name[:LONGEST_NAME] if isinstance(asked, Asked) else ""
-    with turn.step(EventType.TOOL_CALL, name=name) as step:
+    with turn.step(EventType.TOOL_CALL, name=name, **list_arguments(bench, asked)) as step:
         tool = find_tool(bench.assembly, asked)
         if isinstance(tool, str) or isinstance(asked, Malformed):
-            objection = str(tool)
+            objection = Objection(words=str(tool))
+        elif found := await find_objection(step, bench.ears, Call(id=call, tool=tool, asked=asked)):
+            objection = found
         else:
-            wanted = Call(id=call, tool=tool, asked=asked, clearance=bench.assembly.clearance.level)
-            objection = await find_objection(step, bench.ears, wanted)
-            if not objection:
-                return await attempt(step, bench, asked, bench.limits.find(tool))
-        step.note(status="refused", level=Level.WARN)
-        return Result(text=objection, done=False)
+            return await attempt(step, bench, asked, bench.limits.find(tool))
+        return refuse(step, objection.words, hide_arguments(objection.words, bench, asked), objection.status)
+
+
+def list_arguments(bench: Bench, asked: Asked | Malformed) -> dict[str, Any]:
+    """Return the arguments of a call as facts of its event, where the owner has them recorded."""
+    if not bench.records_arguments or not isinstance(asked, Asked):
+        return {}
+    return {"arguments": dict(asked.arguments)}
+
+
+def hide_arguments(reason: str, bench: Bench, asked: Asked | Malformed) -> str:
+    """Hide the arguments that a reason quotes, unless the owner has them recorded: they may hold what people said."""
+    if bench.records_arguments or not isinstance(asked, Asked):
+        return reason
+    texts = sorted(
+        {text for text in list_texts(asked.arguments) if len(text) >= MIN_HIDDEN_CHARS}, key=len, reverse=True
+    )
+    for text in texts:
+        reason = reason.replace(text, "…")
+    # A quotation may be cut or escaped, so that it is no whole argument any more.
+    return QUOTED.sub(lambda found: "'…'" if any(is_part(found[0], text) for text in texts) else found[0], reason)
+
+
+def list_texts(value: object) -> Iterator[str]:
+    """List every text in the arguments of a call."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from list_texts(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from list_texts(one)
+
+
+def is_part(quotation: str, text: str) -> bool:
+    """Whether a quotation shares a word with a text."""
+    return not set(WORD.findall(quotation)).isdisjoint(WORD.findall(text))
 
 
 def find_tool(assembly: Assembly, asked: Asked | Malformed) -> Tool | str:
@@ -107,18 +153,18 @@ def find_tool(assembly: Assembly, asked: Asked | Malformed) -> Tool | str:
 
 
 async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Result:
-    """Run a tool; an exception is told with its words to the log, and without them to the model."""
+    """Run a tool; the model gets the words of expected errors only, the log gets those of every error."""
     here = HERE.set(step)
     try:
         async with asyncio.timeout(seconds):
             answer = await bench.tools.call(bench.assembly, asked.name, asked.arguments)
     except StoreError as error:  # it names a file of this machine, and the model cannot mend it
         return fail(step, asked.name, error)
-    except InputError as error:
-        step.note(status="refused", level=Level.WARN)
-        return Result(text=f"{asked.name} refused: {error}", done=False)
-    except ToolFailed as error:
-        step.note(**describe_error(error))
+    except Forbidden as error:
+        return refuse(step, f"{asked.name} refused: {error}", hide_arguments(str(error), bench, asked))
+    except (InputError, ToolFailed) as error:
+        reason = hide_arguments(str(error), bench, asked)
+        step.note(status="failed", error=reason[:LONGEST_REASON] or type(error).__name__)
         return Result(text=f"{asked.name} failed: {error}", done=False)
     except TimeoutError:
         step.note(error=f"no answer within {seconds:g} s")
@@ -127,13 +173,19 @@ async def attempt(step: Step, bench: Bench, asked: Asked, seconds: float) -> Res
         return fail(step, asked.name, error)
     finally:
         HERE.reset(here)
-    tell_answer(step, asked.name, answer)
+    tell_answer(step, asked.name, answer, list_arguments(bench, asked))
     step.note(status="ok")
     return Result(text=show(answer), done=True)
 
 
+def refuse(step: Step, text: str, reason: str, status: str = "refused") -> Result:
+    """Record a refusal with its reason, and answer the model."""
+    step.note(status=status, level=Level.WARN, reason=reason[:LONGEST_REASON])
+    return Result(text=text, done=False)
+
+
 def fail(step: Step, name: str, error: Exception) -> Result:
-    """Tell the log what went wrong, and the model that something did."""
+    """Record an unexpected error, and tell the model that there was one."""
     step.note(**describe_error(error))
     return Result(text=f"{name} failed ({type(error).__name__}); the log has the details.", done=False)
 

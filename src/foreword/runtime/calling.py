@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextvars import ContextVar
 from hashlib import blake2b
+from urllib.parse import urlsplit
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -32,7 +33,7 @@ from foreword.runtime.accounting import Accounting
 from foreword.runtime.calls import Fences
 from foreword.runtime.ears import Anew, Ears, Words
 from foreword.runtime.history import list_said, recount
-from foreword.runtime.models import Opened
+from foreword.runtime.models import ENGINE, Opened
 from foreword.runtime.outcome import OverBudget, ProviderError
 from foreword.runtime.own import Sending
 from foreword.runtime.retrying import Retrying
@@ -41,6 +42,7 @@ from foreword.runtime.trouble import explain
 from foreword.runtime.wire import sending
 from foreword.turn import Turn
 from foreword.wire import Envelope, count_opening
+from foreword.words import Trust
 
 STOPPED = "stopped before the end"
 SPENT: ContextVar[list[tuple[Usage, float | None]]] = ContextVar("spent")
@@ -67,6 +69,8 @@ class Line:
     retrying: Retrying
     max_tokens: int
     seconds: float
+    response_format: str = ""
+    """The format that the answer must have; nothing for plain text."""
 
 
 class Caller:
@@ -93,7 +97,7 @@ class Caller:
                     try:
                         return await self._call(call, own)
                     except ProviderError as error:
-                        error.tries = number
+                        error.tries, error.whom = number, self._name_model()
                         pause = line.retrying.choose(wait, error.wait) if error.passing and wait is not None else None
                         call.note(**describe_retry(error, pause, last=wait is None))
                         raise
@@ -104,6 +108,14 @@ class Caller:
                 await line.ears.hear(Anew())
             await line.retrying.sleep(pause)
         raise AssertionError("the last try returns or raises")
+
+    def _name_model(self) -> str:
+        """Name the model and its address for people who may know of the host; to others it is just the model."""
+        assembly = self._line.assembly
+        if assembly.clearance.level < Trust.INNER:
+            return "The model"
+        address = show_address(self._line.opened.model.base_url)
+        return f"The model {assembly.turn.model}{f' at {address}' if address else ''}"
 
     async def _call(self, call: Step, own: Sequence[ModelMessage]) -> ModelResponse:
         """Make one call: reserve, ask, settle, and tell what it used."""
@@ -221,6 +233,7 @@ class Caller:
             cache_key=make_cache_key(line.assembly.turn) if line.opened.keyed else "",
             told=line.assembly.terms.meter.facts.cache.system_messages,
             write=lambda owned: line.accounting.write(*self._before.take(owned), call.trace.timepiece.now()),
+            response_format=line.response_format,
             hear=line.accounting.hear if line.accounting.diagnosed else None,
         )
         settings = ModelSettings(max_tokens=longest)
@@ -267,6 +280,16 @@ def make_cache_key(turn: Turn) -> str:
     if not turn.session:
         return ""
     return blake2b(f"{turn.agent}\0{turn.session}".encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def show_address(url: str | None) -> str:
+    """Show where a model is reached: scheme, host, port and path, without credentials or a query."""
+    parts = urlsplit(url or "")
+    if not parts.hostname or parts.hostname == ENGINE:
+        return ""
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
 
 def read_piece(event: ModelResponseStreamEvent) -> str:

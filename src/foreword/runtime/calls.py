@@ -177,6 +177,11 @@ def read_calls(text: str) -> list[Asked | Malformed]:
     return [found for found in read_all([text]) if not isinstance(found, str)]
 
 
+def strip_calls(text: str) -> str:
+    """Return the words of a whole answer without its calls."""
+    return "".join(found for found in read_all([text]) if isinstance(found, str))
+
+
 def read_all(pieces: Iterable[str]) -> Iterator[Found]:
     """Read an answer that comes in pieces."""
     fences = Fences()

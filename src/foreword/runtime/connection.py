@@ -1,22 +1,24 @@
 """A connection to a server of tools: opened when it is first needed, and again after it was lost."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foreword.config.schema import Server
-from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.runtime.child import INHERITED, Child, ServerError, Times
+from foreword.runtime.failing import ToolFailed
 
 if TYPE_CHECKING:
     import mcp_types
     from mcp.client import Client
     from mcp.client._transport import TransportStreams
 
+T = TypeVar("T")
 PAGES = 20
+LONGEST_REASON = 2_000  # characters of an error that a server answers with
 MANY = 128  # tools of one server
 
 
@@ -26,6 +28,10 @@ class Listing:
 
     tools: "tuple[mcp_types.Tool, ...]"
     instructions: str
+    name: str = ""
+    """What the server calls itself."""
+    resources: bool = False
+    """Whether it has resources that can be read."""
 
 
 class Connection:
@@ -42,10 +48,13 @@ class Connection:
         self._child: Child | None = None
         self._suspect = False
         """Whether a call was not answered, so that the next one looks first whether anybody is there."""
+        self.changed = asyncio.Event()
+        """Set once the server says that its tools are others now."""
 
     async def list(self) -> Listing:
         """Ask what the server offers."""
         client = await self._reach()
+        self.changed.clear()  # a change from now on may not be in the list
         tools: list[mcp_types.Tool] = []
         cursor: str | None = None
         try:
@@ -58,17 +67,35 @@ class Connection:
                         break
         except Exception as error:
             self._suspect = True
+            self.changed.set()
             raise await self._describe(error) from error
-        return Listing(tools=tuple(tools[:MANY]), instructions=client.instructions or "")
+        info = client.server_info
+        return Listing(
+            tools=tuple(tools[:MANY]),
+            instructions=client.instructions or "",
+            name=info.name if info else "",
+            resources=client.server_capabilities.resources is not None,
+        )
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> "mcp_types.CallToolResult":
-        """Call a tool; what was sent and not answered is not sent again."""
+        """Call a tool once; a call that was sent and not answered is never repeated.
+
+        Raise ToolFailed for an error that the server answers with, ServerError where the connection is lost.
+        """
+        return await self._ask(lambda client: client.call_tool(tool, dict(arguments)))
+
+    async def read(self, uri: str) -> "mcp_types.ReadResourceResult":
+        """Read a resource."""
+        return await self._ask(lambda client: client.read_resource(uri))
+
+    async def _ask(self, request: "Callable[[Client], Awaitable[T]]") -> T:
+        """Send a request within the time of a call."""
         from mcp.shared.exceptions import MCPError
 
         client = await self._reach()
         try:
             async with asyncio.timeout(self.server.seconds):
-                return await client.call_tool(tool, dict(arguments))
+                return await request(client)
         except TimeoutError:
             self._suspect = True
             raise ServerError(f"it did not answer within {self.server.seconds:g} seconds") from None
@@ -79,7 +106,7 @@ class Connection:
             if self._is_lost() or is_closed(error):
                 self._suspect = True
                 raise await self._describe(error) from error
-            raise InputError(str(error)[:2_000]) from error
+            raise ToolFailed(str(error)[:LONGEST_REASON]) from error
         except Exception as error:
             self._suspect = True
             raise await self._describe(error) from error
@@ -107,6 +134,7 @@ class Connection:
             await self.close()
             self._client = await self._start()
             self._suspect = False
+            self.changed.set()  # another process may offer others
             return self._client
 
     def _is_lost(self) -> bool:
@@ -145,15 +173,38 @@ class Connection:
 
         try:
             us = Implementation(name="foreword", version="1")
-            async with Client(self._open(), cache=None, client_info=us) as client:
+            opened = Client(self._open(), cache=None, client_info=us, message_handler=self._take_note)
+            async with opened as client:
                 if not ready.done():
                     ready.set_result(client)
-                await stop.wait()
+                following = asyncio.create_task(self._follow(client))
+                try:
+                    await stop.wait()
+                finally:
+                    following.cancel()
+                    await asyncio.gather(following, return_exceptions=True)
         except Exception as error:  # noqa: BLE001 - whatever a server does is its own fault
             if not ready.done():
                 ready.set_exception(await self._describe(error))
         finally:
             ready.cancel()
+
+    async def _take_note(self, message: object) -> None:
+        """Take note of a notification that the tools have changed, as protocols up to 2025-11-25 send it."""
+        from mcp_types import ToolListChangedNotification
+
+        if isinstance(getattr(message, "root", message), ToolListChangedNotification):
+            self.changed.set()
+
+    async def _follow(self, client: "Client") -> None:
+        """Subscribe to changes of the tools, as later protocols have it; a server without that is asked once."""
+        capability = client.server_capabilities.tools
+        if capability is None or not capability.list_changed:
+            return
+        with suppress(Exception):  # an older protocol sends notifications; whatever else fails, calls go on
+            async with client.listen(tools_list_changed=True) as events:
+                async for _ in events:
+                    self.changed.set()
 
     def _open(self) -> "AbstractAsyncContextManager[TransportStreams]":
         server = self.server

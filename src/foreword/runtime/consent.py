@@ -1,4 +1,4 @@
-"""What comes before a call that changes something: a person is asked where that is possible, and it is begun once."""
+"""Consent: a call that changes something runs after a person's yes, or is held until one comes; it begins once."""
 
 import json
 
@@ -7,17 +7,12 @@ from foreword.frozen import frozen
 from foreword.runtime.calls import Asked
 from foreword.runtime.ears import Asking, Ears
 from foreword.turn import Tool
-from foreword.words import Trust
 
 LONGEST = 2_000  # characters of one argument that a person is shown
 MANY = 20  # arguments that a person is shown
 BEGUN = (
     "{name} was not called again: it had begun before an interruption, and nobody knows whether it was done. "
     "Look whether it was before you call it once more."
-)
-BELOW = (
-    "{name} was not called: what it writes can be read at {reaches}, below the trust of this conversation. "
-    "A person has to confirm that, and nobody can be asked here."
 )
 
 
@@ -28,31 +23,41 @@ class Call:
     id: str
     tool: Tool
     asked: Asked
-    clearance: Trust
 
 
-async def find_objection(step: Step, ears: Ears, call: Call) -> str:
-    """Say why a call is not made, in words for the model: nobody has allowed it, or it had begun before."""
+@frozen(eq=True)
+class Objection:
+    """Why a call is not made."""
+
+    words: str
+    """For the model."""
+    status: str = "refused"
+    """For the log."""
+
+
+async def find_objection(step: Step, ears: Ears, call: Call) -> Objection | None:
+    """Return why a call is not made: it is denied or held, or it had begun before an interruption."""
     name = call.tool.name
     if not call.tool.changes:
-        return ""
-    if call.tool.confirm and (refusal := await find_refusal(step, ears, call)):
-        return refusal
-    # Only now: one that was interrupted while the person thought has not begun, and is asked about again.
+        return None
+    if call.tool.confirm and (objection := await ask_person(step, ears, call)):
+        return objection
+    # A call that was interrupted while the person was thinking has not begun: they are asked again.
     if not await ears.may_begin(call.id, name):
         step.note(interrupted="yes")
-        return BEGUN.format(name=name)
-    return ""
+        return Objection(words=BEGUN.format(name=name))
+    return None
 
 
-async def find_refusal(step: Step, ears: Ears, call: Call) -> str:
-    """Ask a person where one can be asked, and say that nobody has allowed a call."""
+async def ask_person(step: Step, ears: Ears, call: Call) -> Objection | None:
+    """Ask the person; hold the call where nobody answers."""
     name = call.tool.name
-    allowed = await ears.is_allowed(Asking(id=call.id, name=name, question=write_question(call.asked)))
+    asking = Asking(id=call.id, name=name, question=write_question(call.asked))
+    allowed = await ears.is_allowed(asking)
     if allowed is None:
-        return "" if call.clearance <= call.tool.reaches else BELOW.format(name=name, reaches=call.tool.reaches)
+        return Objection(words=await ears.hold_call(asking, call.asked.arguments), status="held")
     step.note(confirmed="yes" if allowed else "no")
-    return "" if allowed else f"{name} was not called: nobody has allowed it."
+    return None if allowed else Objection(words=f"{name} was not called: the person has not allowed it.")
 
 
 def write_question(asked: Asked) -> str:

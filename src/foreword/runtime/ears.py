@@ -1,12 +1,14 @@
 """Who listens to a turn while it runs: words as they come, and every step that is worth keeping."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from pydantic_ai.messages import ModelMessage
 
 from foreword.errors import ForewordError
 from foreword.frozen import frozen
 from foreword.runtime.accounting import Settled
+from foreword.sources.passage import Passage
 
 
 @frozen(eq=True)
@@ -19,6 +21,13 @@ class Words:
 @frozen(eq=True)
 class Anew:
     """The call is made again: the words of this answer so far are to be forgotten."""
+
+
+@frozen(eq=True)
+class Recalled:
+    """The passages that a very small model was given: they answer where its words do not."""
+
+    passages: tuple[Passage, ...]
 
 
 @frozen(eq=True)
@@ -50,7 +59,7 @@ class ListenerFailed(ForewordError):
     """Who listens has failed, and not the provider: nothing is tried again."""
 
 
-Delta = Words | Anew | Calling | Returned | Asking
+Delta = Words | Anew | Recalled | Calling | Returned | Asking
 
 
 async def ignore(_: object) -> None:
@@ -60,6 +69,11 @@ async def ignore(_: object) -> None:
 async def ask_nobody(_: Asking) -> bool | None:
     """Say that nobody can be asked here."""
     return None
+
+
+async def refuse_call(asking: Asking, _: Mapping[str, Any]) -> str:
+    """Refuse a call that needs a yes, where calls cannot be held."""
+    return f"{asking.name} was not called: it needs a person's yes, and nobody can be asked here."
 
 
 async def begin_always(_id: str, _name: str) -> bool:
@@ -80,7 +94,10 @@ class Ears:
     step: Callable[[tuple[ModelMessage, ...]], Awaitable[None]] = ignore
     """Called with the turn's own messages after each step; who keeps them can go on after it."""
     ask: Callable[[Asking], Awaitable[bool | None]] = ask_nobody
-    """Called before a tool that changes something: whether a person allows it, or None where nobody can be asked."""
+    """Called before a call that needs a yes: whether the person allows it, or None where nobody answers."""
+    hold: Callable[[Asking, Mapping[str, Any]], Awaitable[str]] = refuse_call
+    """Called with the question and the arguments where nobody answers: stores the call and returns words for the model.
+    """
     begin: Callable[[str, str], Awaitable[bool]] = begin_always
     """Called with the id and the name before that; False if the call had begun before an interruption."""
     advance: Callable[[Settled], None] = forget
@@ -113,6 +130,13 @@ class Ears:
             return await self.ask(asking)
         except Exception as error:
             raise ListenerFailed(f"the person could not be asked: {type(error).__name__}: {error}") from error
+
+    async def hold_call(self, asking: Asking, arguments: Mapping[str, Any]) -> str:
+        """Hold a call until a person decides, and return what the model is told."""
+        try:
+            return await self.hold(asking, arguments)
+        except Exception as error:
+            raise ListenerFailed(f"a call could not be held: {type(error).__name__}: {error}") from error
 
 
 DEAF = Ears()

@@ -64,6 +64,11 @@ def read_text(response: ModelResponse) -> str:
     return "".join(part.content for part in response.parts if isinstance(part, TextPart))
 
 
+def read_answers(messages: Sequence[ModelMessage]) -> list[str]:
+    """Read the words of each answer of the model, in order."""
+    return [read_text(message) for message in messages if isinstance(message, ModelResponse)]
+
+
 def list_calls(response: ModelResponse) -> list[ToolCallPart]:
     """List the calls of tools in an answer."""
     return [part for part in response.parts if isinstance(part, ToolCallPart)]
@@ -90,9 +95,18 @@ def count_told(messages: Sequence[ModelMessage]) -> int:
     return sum(len(list_texts(part)) for part in parts if isinstance(part, UserPromptPart))
 
 
-def add_result(messages: Messages, call: ToolCallPart, text: str) -> Messages:
-    """Add the result of a call to those of the same answer."""
-    part = ToolReturnPart(tool_name=call.tool_name, content=clean(text), tool_call_id=call.tool_call_id)
+def add_result(messages: Messages, call: ToolCallPart, text: str, *, failed: bool = False) -> Messages:
+    """Add the result of a call to those of the same answer.
+
+    A failed one reaches the provider as an error: `is_error` at Anthropic, the key `error` at Gemini, and an object
+    with that key where a provider has no field for it.
+    """
+    part = ToolReturnPart(
+        tool_name=call.tool_name,
+        content=clean(text),
+        tool_call_id=call.tool_call_id,
+        outcome="failed" if failed else "success",
+    )
     return add_part(messages, part)
 
 

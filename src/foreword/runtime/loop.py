@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from foreword.assembly import Assembly
+from foreword.errors import InputError
 from foreword.events.event import EventType, Level
 from foreword.events.listening import Listeners
 from foreword.events.reader import find_reader
@@ -24,14 +25,17 @@ from foreword.ledger.calibration import PLAIN, Calibration
 from foreword.ledger.telling import tell_standing
 from foreword.prices import measure_prefix
 from foreword.runtime.accounting import Accounting
-from foreword.runtime.acting import BuiltIn, Tools
+from foreword.runtime.acting import Bench, BuiltIn, Result, Tools, act
 from foreword.runtime.calling import STOPPED, Caller, Line
-from foreword.runtime.ears import DEAF, Ears
+from foreword.runtime.calls import Asked
+from foreword.runtime.ears import DEAF, Ears, Recalled
 from foreword.runtime.history import read_text
 from foreword.runtime.models import Opened
 from foreword.runtime.outcome import End, Ended, Outcome, ProviderError
+from foreword.runtime.response_format import find_refusal
 from foreword.runtime.retrying import PATIENT, Retrying
 from foreword.runtime.run import USUAL, Bounds, Run, Work, open_turn
+from foreword.words import Mode
 from foreword.workspace import Workspace
 
 __all__ = ["USUAL", "Bounds", "Finds", "Loop", "Work"]
@@ -73,30 +77,51 @@ class Loop:
         place.tell(
             EventType.PROMPT_BUILT,
             prompt_hash=line.key,
-            layers=len(work.assembly.prompt.blocks),
+            layers=work.assembly.prompt.section_count,
             tokens=work.assembly.used,
             cached_tokens=measure_prefix(work.assembly),
+            **work.assembly.count_losses(),
             **tell_moved(work.assembly.standing),
         )
         now = place.trace.timepiece.now()
         while self._recent and self._recent[0] <= now - BUSY:
             self._recent.popleft()
         run = Run(line, work, self._tools, self._bounds)
+        if work.assembly.plan.mode is Mode.BRIEF and work.assembly.passages:
+            await ears.hear(Recalled(passages=work.assembly.passages))
         try:
             with place.step(EventType.TURN_STARTED, model=work.assembly.turn.model, attempt=work.attempt) as turn:
                 return await self._work(turn, run)
         except Ended as error:
             return await run.give_up(error)
 
-    async def ask(self, assembly: Assembly, above: Step) -> str:
-        """Ask a model once, outside any turn: nothing is run, and what it says is all that comes of it."""
-        line = self._connect(Work(assembly=assembly, apart=True), DEAF)
+    async def call_tool(self, assembly: Assembly, asked: Asked, place: Teller, ears: Ears, call: str) -> Result:
+        """Run one tool for a turn, under an id that stays the same, before its model is asked."""
+        bench = Bench(
+            assembly=assembly,
+            tools=self._tools,
+            limits=self._bounds.limits,
+            ears=ears,
+            records_arguments=self._workspace.config.events.arguments,
+        )
+        return await act(place, bench, asked, call)
+
+    async def ask(
+        self, assembly: Assembly, above: Step, *, response_format: str = "", max_tokens: int | None = None
+    ) -> str:
+        """Ask a model once, outside any turn, and return what it says; no tool is run."""
+        work = Work(assembly=assembly, apart=True, response_format=response_format, max_tokens=max_tokens)
+        line = self._connect(work, DEAF)
         return read_text(await Caller(line).call(above, (open_turn(line.envelope),)))
 
     def _connect(self, work: Work, ears: Ears, turn: str = "") -> Line:
         """Find the model of a turn, keep its prompt, and open its ledger."""
         assembly = work.assembly
         opened = self._models.find(assembly.turn.model)
+        if work.response_format:
+            tools = bool(assembly.terms.tools)
+            if why := find_refusal(opened, work.response_format, assembly.turn.model, tools=tools):
+                raise InputError(why)
         # Under the key of the conversation, what stands apart from it would take its place in the cache.
         opened = replace(opened, keyed=False) if work.apart else opened
         accounting = Accounting(
@@ -119,8 +144,9 @@ class Loop:
             listeners=self._listeners,
             ears=ears,
             retrying=self._retrying,
-            max_tokens=self._bounds.max_tokens,
+            max_tokens=min(self._bounds.max_tokens, work.max_tokens or self._bounds.max_tokens),
             seconds=self._bounds.seconds,
+            response_format=work.response_format,
         )
 
     def _find_learned(self, assembly: Assembly) -> Calibration:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from foreword.local.engine import Engine
 
 CONNECT = 10.0  # seconds until a provider has to have taken the call
+ENGINE = "engine"  # the host of the embedded engine, which has no address of its own
 SILENCE = 120.0  # seconds without a byte after which a call has failed
 
 
@@ -131,7 +132,7 @@ class Models:
 
         engine = self._engines[name] = Engine(prepare(find_facts(name, self._overrides), self._environ))
         client = self._clients[name] = self._make_client(EngineTransport(engine))
-        model = open_compatible(name.partition(":")[2], "http://engine/v1", "none", client)
+        model = open_compatible(name.partition(":")[2], f"http://{ENGINE}/v1", "none", client)
         return Opened(model=model, shape="openai", keyed=True, remembers=engine.remembers)
 
     def _find_provider(self, prefix: str) -> Provider:
@@ -175,12 +176,12 @@ class Models:
 
 
 def open_anthropic(model: str, url: str, key: str, client: "httpx2.AsyncClient") -> "Model":
-    """Open a model of Anthropic."""
+    """Open a model of Anthropic; its SDK's own spans are off, since each call is exported as a span of ours."""
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    own = AsyncAnthropic(api_key=key, base_url=url or None, http_client=client, max_retries=0)
+    own = AsyncAnthropic(api_key=key, base_url=url or None, http_client=client, max_retries=0, open_telemetry=False)
     return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=own))
 
 

@@ -78,6 +78,8 @@ class ProviderError(Ended):
         super().__init__(f"{status_code} {message}" if status_code else message)
         self.status_code = status_code
         self.wait = wait
+        self.whom = "The model"
+        """The model in words: name and address for people who may know of the host, else no more than that."""
         self.passing = passing
         self.too_long = too_long
         self.end = End.QUEUED if passing else End.FAILED
@@ -91,8 +93,8 @@ class ProviderError(Ended):
         if self.too_long:
             return "The conversation has become too long for the model."
         if self.passing:
-            return f"The model cannot be reached right now{status}. Your message is kept and will be answered."
-        return f"The model could not answer this{status}. The log has the details."
+            return f"{self.whom} cannot be reached right now{status}. Your message is kept and will be answered."
+        return f"{self.whom} could not answer this{status}. The log has the details."
 
 
 class OverBudget(Ended):

@@ -9,6 +9,7 @@ from typing import Any
 
 from foreword.errors import ForewordError, UnknownName
 from foreword.frozen import frozen
+from foreword.runtime.response_format import add_format
 from foreword.wire import Envelope, write_request
 
 Body = Mapping[str, Any]
@@ -62,6 +63,8 @@ class Sending:
     told: bool = True
     """Whether the model takes system messages in the middle of a conversation. Where it does not, those that another
     one was told are left out: what they said is in its prompt."""
+    response_format: str = ""
+    """The format that the answer must have; nothing for plain text."""
     hear: Callable[[str], None] | None = None
     """Hears why the provider's cache missed, where it was asked."""
 
@@ -77,6 +80,8 @@ def own(body: Body, sending: Sending) -> Owned:
     if shape not in OWNERS:
         raise UnknownName("shape of a request", shape, OWNERS)
     request, said = OWNERS[shape](body, sending)
+    if sending.response_format:
+        request = add_format(shape, request, sending.response_format)
     return Owned(shape=shape, request=request, said=tuple(said))
 
 

@@ -53,6 +53,18 @@ KNOWN: Mapping[str, Provider] = {
         addresses=("OLLAMA_BASE_URL",),
         needs_key=False,
     ),
+    "lmstudio": Provider(
+        base_url="http://localhost:1234/v1",
+        keys=("LMSTUDIO_API_KEY",),
+        addresses=("LMSTUDIO_BASE_URL",),
+        needs_key=False,
+    ),
+    "llamacpp": Provider(
+        base_url="http://localhost:8080/v1",
+        keys=("LLAMACPP_API_KEY",),
+        addresses=("LLAMACPP_BASE_URL",),
+        needs_key=False,
+    ),
 }
 
 

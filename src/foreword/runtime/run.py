@@ -1,6 +1,7 @@
 """A turn on its way: what it is given, how far it may go, its messages so far, and what comes next."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -65,8 +66,14 @@ class Work:
     frozen: Frozen | None = None
     """What its session has sent before, as its ledger has it."""
     attempt: int = 1
+    results: tuple[str, ...] = ()
+    """What a held call answered before the model is asked; it follows the person's message."""
     apart: bool = False
     """Whether it stands apart from the conversation of its session, as a subagent's, and has no part in its cache."""
+    response_format: str = ""
+    """The format that the answer must have; nothing for plain text."""
+    max_tokens: int | None = None
+    """The longest answer, where that is less than usual."""
 
 
 class Run:
@@ -74,11 +81,18 @@ class Run:
 
     def __init__(self, line: Line, work: Work, tools: Tools, bounds: Bounds) -> None:
         self._line = line
-        self._bench = Bench(assembly=line.assembly, tools=tools, limits=bounds.limits, ears=line.ears)
+        self._bench = Bench(
+            assembly=line.assembly,
+            tools=tools,
+            limits=bounds.limits,
+            ears=line.ears,
+            records_arguments=line.config.events.arguments,
+        )
         self._bounds = bounds
         self._native = line.assembly.terms.meter.facts.native_tools
         self._caller = Caller(line, work.history)
-        self.messages: Messages = work.taken or (open_turn(line.envelope),)
+        self._results = work.results
+        self.messages: Messages = work.taken or (open_turn(line.envelope, work.results),)
         """The turn's own messages."""
 
     async def converse(self, turn: Step) -> Outcome:
@@ -113,7 +127,7 @@ class Run:
             taken = self.messages if find_answer(self.messages) else ()
             return self._conclude(Outcome(end=error.end, text=error.told, messages=taken, wait=error.wait))
         if not find_answer(self.messages):  # no provider has taken it, so only the person's own words were said
-            self.messages = (say(self._line.assembly.message),)
+            self.messages = (say(self._line.assembly.message, *self._results),)
         await self._keep(close(self.messages, error.told))
         too_long = isinstance(error, ProviderError) and error.too_long
         return self._conclude(Outcome(end=error.end, text=error.told, messages=self.messages, too_long=too_long))
@@ -142,7 +156,7 @@ class Run:
         await ears.hear(Calling(name=name))
         result = await act(turn, self._bench, asked, self._identify(asked, call))
         if isinstance(call, ToolCallPart):
-            await self._keep(add_result(self.messages, call, result.text))
+            await self._keep(add_result(self.messages, call, result.text, failed=not result.done))
         else:
             await self._keep(add_told(self.messages, f"Result of {name or 'your block'}:\n{result.text}"))
         await ears.hear(Returned(name=name, done=result.done))
@@ -160,8 +174,8 @@ class Run:
         await self._line.ears.keep(messages)
 
 
-def open_turn(envelope: Envelope) -> ModelRequest:
-    """Open a turn with its newest message, in the parts in which the envelope has it."""
+def open_turn(envelope: Envelope, results: Sequence[str] = ()) -> ModelRequest:
+    """Open a turn with its newest message, in the parts in which the envelope has it, and what follows it."""
     request = envelope.request
     conversation = list(request.get("messages") or request.get("input") or request.get("contents") or ())
     roles = [one.get("role") for one in conversation[-2:]]
@@ -170,4 +184,4 @@ def open_turn(envelope: Envelope) -> ModelRequest:
     parts = newest.get("content") or newest.get("parts") or ()
     if newest.get("role") != "user" or isinstance(parts, str):
         raise InputError("there is nothing to say to the model: the turn has no message")
-    return say(*(part["text"] for part in parts), told=told)
+    return say(*(part["text"] for part in parts), *results, told=told)

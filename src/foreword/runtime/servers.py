@@ -3,8 +3,10 @@
     async with Servers(workspace, recorder, environ) as servers:
         tools, extensions = await servers.list("reid")
 
-What a server offers is asked once, so that a prompt does not move; a server that was lost is started again for the next
-call. One that cannot be used is told to the log, and the agent goes on without it.
+What a server offers is asked when it starts, and again for the next turn after it has said that its tools changed. A
+conversation keeps the list that it was begun with while a cache may hold its tools, so that its prefix does not move. A
+server that was lost is started again for the next call. One that cannot be used is recorded in the log, and the agent
+goes on without it.
 
 When the configuration is edited, new servers are started at once, those that are named as before stay, and the others
 end as soon as nobody waits for their answer. Where an edited one does not start, the one before it stays in its place.
@@ -19,20 +21,32 @@ from typing import Any, Self
 
 from foreword.assembly import Assembly
 from foreword.config.schema import Config, Server
-from foreword.errors import UnknownName
+from foreword.errors import InputError, UnknownName
 from foreword.events.event import NOBODY, EventType, Level, Recorder
 from foreword.events.notices import Board, Notice, Notices
 from foreword.events.trace import Trace
 from foreword.runtime.child import ServerError, Times
-from foreword.runtime.connection import Connection
+from foreword.runtime.connection import Connection, Listing
 from foreword.runtime.failing import ToolFailed
-from foreword.runtime.offer import Offer, make_offer, name_servers, read_answer
-from foreword.runtime.serving import Route, Serving, Used, bind, list_keys, list_names, make_key
+from foreword.runtime.offer import (
+    Offer,
+    choose_name,
+    extend,
+    list_links,
+    make_offer,
+    name_servers,
+    read_answer,
+    read_resource,
+)
+from foreword.runtime.serving import Frozen, Route, Serving, Used, bind, list_keys, list_names, make_key
 from foreword.tools import Answer
 from foreword.turn import Extension, Tool
 from foreword.workspace import Workspace
 
 USUAL = Times()
+CACHED = 3_600.0  # seconds for which a provider may hold the tools of a conversation
+MAX_CONVERSATIONS = 10_000
+MAX_OFFERS = 64  # of one server
 
 
 class Servers:
@@ -59,6 +73,10 @@ class Servers:
         self._routes: dict[tuple[str, str], Route] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving: list[Used] = []
+        self._names: dict[tuple[str, str], str] = {}
+        """What the tools of a server begin with, by agent and the name it has before it has started."""
+        self._frozen: dict[str, Frozen] = {}
+        """What conversations were begun with, those used last at the end."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -100,18 +118,24 @@ class Servers:
             zip(name_servers([one.connection.server for one in lost]), (one.fault for one in lost), strict=True)
         )
 
-    async def list(self, agent: str, reserved: Collection[str] = ()) -> tuple[tuple[Tool, ...], tuple[Extension, ...]]:
-        """List the tools of an agent's servers and their words; names that others have are not taken again."""
+    async def list(
+        self, agent: str, reserved: Collection[str] = (), session: str = ""
+    ) -> tuple[tuple[Tool, ...], tuple[Extension, ...]]:
+        """List the tools of an agent's servers and their words; names that others have are not taken again.
+
+        A session keeps the tools that it was begun with, until it was not used for an hour.
+        """
         await self._tidy()
         servers = self._workspace.config.agents[agent].mcp
         named = [
             Serving(name=name, server=server, used=self._use(server))
             for name, server in zip(name_servers(servers), servers, strict=True)
         ]
-        waited = [one.used.asking for one in named if (agent, one.name) not in self._serving]
+        waited = [one.used.asking for one in named if (agent, one.name) not in self._serving or one.used.is_stale]
         if asking := {one for one in waited if one and not one.done()}:
             await asyncio.wait(asking, timeout=self._times.listing)
-        offers = self._take_offers(agent, [self._settle(agent, one) for one in named], frozenset(reserved))
+        settled = [self._settle(agent, one) for one in named]
+        offers = self._take_offers(agent, settled, frozenset(reserved), self._find_frozen(session))
         tools = [tool for offer in offers for tool in offer.tools]
         extensions = [offer.extension for offer in offers if offer.extension]
         return tuple(sorted(tools, key=lambda one: one.name)), tuple(extensions)
@@ -121,20 +145,53 @@ class Servers:
         route = self._routes.get((assembly.turn.agent, name))
         if route is None or name not in assembly.terms.tools:
             raise UnknownName("tool", name, ())
+        frozen = self._find_frozen(assembly.turn.session)
         try:
             with route.used.calling():
-                result = await route.used.connection.call(route.original, arguments)
+                text = await self._ask_server(route, frozen, arguments)
         except ServerError as error:
             self._tell(route.server, error)
             raise ToolFailed(f"of the server {route.server!r} there is no answer: {error}") from error
-        text = read_answer(result)
         return Answer(text=text, tokens=await asyncio.to_thread(assembly.terms.meter.count, text[:100_000]))
+
+    async def _ask_server(self, route: Route, frozen: Frozen, arguments: Mapping[str, Any]) -> str:
+        """Call a tool of a server, or read a resource that one of its tools has linked in the same conversation."""
+        used = route.used
+        if not route.original:
+            uri = str(arguments.get("uri", ""))
+            if frozen.links.get(uri) is not used:
+                raise InputError("no tool of this server has linked that resource in this conversation; call it again")
+            return read_resource(await used.connection.read(uri))
+        if used.listing and route.original not in {one.name for one in used.listing.tools}:
+            raise ToolFailed(f"the server {route.server!r} has no such tool any more")
+        result = await used.connection.call(route.original, arguments)
+        if route.reader:
+            frozen.link(list_links(result), used)
+        return read_answer(result, route.reader)
+
+    def _find_frozen(self, session: str) -> Frozen:
+        """Find what a conversation was begun with; outside of one the lists of now count."""
+        now = self._clock()
+        for name, one in list(self._frozen.items()):
+            if now - one.used_at < CACHED and len(self._frozen) <= MAX_CONVERSATIONS:
+                break
+            del self._frozen[name]
+        frozen = self._frozen.pop(session, None) or Frozen()
+        frozen.used_at = now
+        self._frozen[session] = frozen
+        if not session:
+            frozen.listings.clear()
+        return frozen
 
     def _use(self, server: Server) -> Used:
         """Take a server into use, and ask what it offers unless that is known or was asked a moment ago."""
         used = self._used.setdefault(make_key(server), Used(Connection(server, self._environ, self._times)))
         idle = used.asking is None or used.asking.done()
-        if used.listing is None and idle and (not used.fault or self._clock() - used.tried >= self._times.again):
+        if (
+            (used.listing is None or used.is_stale)
+            and idle
+            and (not used.fault or self._clock() - used.tried >= self._times.again)
+        ):
             used.asking = asyncio.create_task(self._ask(used))
         return used
 
@@ -163,25 +220,51 @@ class Servers:
             self._serving[agent, wanted.name] = wanted
         return wanted
 
-    def _take_offers(self, agent: str, named: Sequence[Serving], reserved: frozenset[str]) -> tuple[Offer, ...]:
+    def _take_offers(
+        self, agent: str, named: Sequence[Serving], reserved: frozenset[str], frozen: Frozen
+    ) -> tuple[Offer, ...]:
         """Take what the servers of an agent offer; asked again it is the very same, so that prompts are remembered."""
         taken, offers = set(reserved), []
         for one in named:
-            name, server, used = one.name, one.server, one.used
-            if used.listing is None:
+            listing = frozen.pin(one.name, one.used)
+            if listing is None or one.used.listing is None:
                 continue
-            # Servers that share a process may still be given to agents on other terms.
-            key = (name, server.trust, server.confirm, server.tools, frozenset(taken))
-            if key not in used.offers:
-                used.offers[key] = make_offer(name, server, used.listing, taken)
-                for fault in used.offers[key].faults:
-                    self._tell(name, ServerError(fault))
-            offer = used.offers[key]
-            taken |= offer.originals.keys()
+            name = self._name(agent, one)
+            offer = self._make_offer(name, one, listing, taken)
+            if listing is not one.used.listing:
+                offer = extend(name, one.server, offer, self._make_offer(name, one, one.used.listing, taken))
+            taken |= {tool.name for tool in offer.tools}
             offers.append(offer)
-            for ours, original in offer.originals.items():
-                self._routes[agent, ours] = Route(used=used, server=name, original=original)
+            for tool in offer.tools:
+                original = offer.originals.get(tool.name, "")
+                route = Route(used=one.used, server=name, original=original, reader=offer.reader)
+                self._routes[agent, tool.name] = route
         return tuple(offers)
+
+    def _name(self, agent: str, one: Serving) -> str:
+        """Name a server for an agent once its own name is known; it keeps that name."""
+        key = (agent, one.name)
+        if key not in self._names:
+            assert one.used.listing is not None
+            taken = {name for (owner, _), name in self._names.items() if owner == agent}
+            # A configured name is never given to a server that only calls itself so.
+            written = zip(name_servers(mcp := self._workspace.config.agents[agent].mcp), mcp, strict=True)
+            taken |= {name for name, server in written if server.name and name != one.name}
+            self._names[key] = choose_name(one.server, one.used.listing, one.name, taken)
+        return self._names[key]
+
+    def _make_offer(self, name: str, one: Serving, listing: Listing, taken: set[str]) -> Offer:
+        """Make what a list offers on the terms of an agent, once."""
+        server, known = one.server, one.used.offers
+        # Servers that share a process may still be given to agents on other terms.
+        key = (name, server.trust, server.confirm, server.tools, frozenset(taken), listing)
+        if key not in known:
+            if len(known) >= MAX_OFFERS:
+                known.clear()
+            known[key] = make_offer(name, server, listing, taken)
+            for fault in known[key].faults:
+                self._tell(name, ServerError(fault))
+        return known[key]
 
     def _tell(self, server: str, error: ServerError, level: Level = Level.WARN) -> None:
         told = "; ".join(filter(None, (str(error), error.details)))
@@ -196,6 +279,7 @@ class Servers:
         config = self._workspace.config
         names, wanted = list_names(config), list_keys(config)
         self._serving = {name: one for name, one in self._serving.items() if name in names}
+        self._names = {key: name for key, name in self._names.items() if key in names}
         needed = set(wanted)
         for name, one in self._serving.items():
             following = self._used.get(names[name])

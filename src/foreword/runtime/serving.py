@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ from foreword.frozen import frozen
 from foreword.runtime.connection import Connection, Listing
 from foreword.runtime.offer import Offer, name_servers
 
+MAX_LINKS = 500  # resources of one conversation
 CAREFUL = ("never", "changes", "always")  # when a person is asked, the most careful last
 
 
@@ -24,11 +25,17 @@ class Used:
         self.tried = 0.0
         self.asking: asyncio.Task[None] | None = None
         self.offers: dict[object, Offer] = {}
+        """What was made of its lists, by the terms on which agents have it."""
         self.is_edited = False
         """Whether an edit brought it, whose owner is told if it does not start."""
         self.idle = asyncio.Event()
         self.idle.set()
         self._calls = 0
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the server has said since it was last asked that its tools are others now."""
+        return self.listing is not None and self.connection.changed.is_set()
 
     @contextmanager
     def calling(self) -> Iterator[None]:
@@ -52,6 +59,33 @@ class Serving:
     used: Used
 
 
+class Frozen:
+    """The lists that a conversation was begun with: its tools stay what they were while a cache may hold them."""
+
+    def __init__(self) -> None:
+        self.used_at = 0.0
+        self.listings: dict[str, tuple[Used, Listing]] = {}
+        self.links: dict[str, Used] = {}
+        """The resources that tools have linked, and who reads them."""
+
+    def pin(self, name: str, used: Used) -> Listing | None:
+        """Return the list that the conversation has of a server; the one of now if it has none."""
+        known = self.listings.get(name)
+        if known and known[0] is used:
+            return known[1]
+        if used.listing is not None:
+            self.listings[name] = (used, used.listing)
+        return used.listing
+
+    def link(self, uris: Iterable[str], used: Used) -> None:
+        """Remember which resources a tool has linked."""
+        for uri in uris:
+            self.links.pop(uri, None)
+            self.links[uri] = used
+        while len(self.links) > MAX_LINKS:
+            del self.links[next(iter(self.links))]
+
+
 @frozen
 class Route:
     """Where a tool is run, and what it is called there."""
@@ -59,6 +93,9 @@ class Route:
     used: Used
     server: str
     original: str
+    """What the tool is called there; nothing for ours that reads its resources."""
+    reader: str = ""
+    """Our tool that reads the resources of the server."""
 
 
 def bind(before: Server, wanted: Server) -> Server:

@@ -19,6 +19,8 @@ from foreword.tools.equipped import find_own
 from foreword.turn import Extension, Toolset
 from foreword.workspace import Workspace
 
+MAX_TOOLSETS = 256  # that are the same object again
+
 
 @frozen
 class Further:
@@ -36,24 +38,27 @@ class Toolbox:
         self._servers = servers
         self._further = further
         self._built_in = BuiltIn(workspace)
-        self._made: dict[str, Toolset] = {}
+        self._made: dict[Toolset, Toolset] = {}
 
-    async def find(self, agent: str, directories: Sequence[str] = ()) -> tuple[Toolset, tuple[Extension, ...]]:
+    async def find(
+        self, agent: str, directories: Sequence[str] = (), session: str = ""
+    ) -> tuple[Toolset, tuple[Extension, ...]]:
         """Find the tools of an agent, and what its servers say of theirs; a turn may bring directories of its own.
 
-        As long as nothing changes it is the same object, so that what a prompt is made of is not computed again.
+        As long as nothing changes it is the same object, so that what a prompt is made of is not computed again. A
+        session keeps the tools of servers that it was begun with.
         """
         given = (*self._workspace.config.agents[agent].folders, *(Directory(path=path) for path in directories))
         own = [*find_own(given).tools]
         own += [tool for one in self._further for tool in one.tools.tools]
         extensions: tuple[Extension, ...] = ()
         if self._servers:
-            theirs, extensions = await self._servers.list(agent, frozenset(tool.name for tool in own))
+            theirs, extensions = await self._servers.list(agent, frozenset(tool.name for tool in own), session)
             own += theirs
         found = Toolset(own)
-        if self._made.get(agent) != found:
-            self._made[agent] = found
-        return self._made[agent], extensions
+        if found not in self._made and len(self._made) >= MAX_TOOLSETS:
+            self._made.clear()
+        return self._made.setdefault(found, found), extensions
 
     async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Reading | Answer:
         """Run one tool at the clearance of its turn."""

@@ -1,5 +1,6 @@
 """What went wrong in a call of a model, in our words: a status, a wait, and whether trying again may help."""
 
+import json
 from collections.abc import Iterator, Mapping
 
 from pydantic_ai.exceptions import (
@@ -12,9 +13,12 @@ from pydantic_ai.exceptions import (
 
 from foreword.errors import ForewordError
 from foreword.runtime.outcome import ProviderError
+from foreword.sources.document import one_line
 
 PASSING = (408, 409, 425, 429)  # statuses below 500 that may pass by themselves
 LONGEST = 500  # characters of a provider's own words
+NESTED = 6  # bodies within bodies
+MESSAGES = ("message", "error", "detail", "msg")
 
 
 def explain(error: Exception) -> ForewordError:
@@ -56,13 +60,34 @@ def is_broken(error: BaseException) -> bool:
 
 
 def find_words(error: ModelHTTPError) -> str:
-    """Find what a provider says about its refusal."""
-    body = error.body
+    """Return the provider's kind of error and its message; a body without one is described and not quoted."""
+    body = read_json(error.body)
     inner = body.get("error", body) if isinstance(body, Mapping) else body
-    if isinstance(inner, Mapping) and isinstance(inner.get("message"), str):
-        kind = inner.get("type") or inner.get("status") or ""
-        return f"{kind}: {inner['message']}"[:LONGEST].removeprefix(": ")
-    return str(body or "without a word")[:LONGEST]
+    kind = (inner.get("type") or inner.get("status")) if isinstance(inner, Mapping) else ""
+    words = find_message(inner) or "no message in the provider's answer"
+    return f"{kind}: {words}"[:LONGEST] if isinstance(kind, str) and kind else words[:LONGEST]
+
+
+def find_message(value: object, depth: int = NESTED) -> str:
+    """Find the sentence in an error's body: proxies put the JSON of one error into the message of another."""
+    value = read_json(value)
+    if isinstance(value, str):
+        return "" if value.lstrip()[:1] in ("{", "[", "<") else one_line(value)
+    if isinstance(value, Mapping):
+        inner = [value[name] for name in MESSAGES if name in value]
+    else:
+        inner = list(value) if isinstance(value, list) else []
+    return next(filter(None, (find_message(one, depth - 1) for one in inner)), "") if depth else ""
+
+
+def read_json(body: object) -> object:
+    """Parse a text that is JSON; return anything else unchanged."""
+    if not isinstance(body, str) or body.lstrip()[:1] not in ("{", "["):
+        return body
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body
 
 
 def shorten(error: Exception) -> str:

@@ -4,6 +4,7 @@ from dataclasses import fields
 
 from foreword.blueprint.condition import NOT, TOOL
 from foreword.config.schema import Identity
+from foreword.sources.facts import find_shell
 from foreword.sources.view import SessionView, StaticView, TurnView, View
 
 UNMET = {
@@ -11,6 +12,8 @@ UNMET = {
     "not tools": "the turn has tools",
     "native_tools": "the model takes no tool schemas beside the prompt",
     "not native_tools": "the model takes tool schemas beside the prompt",
+    "shell": "the turn has no tool that runs commands",
+    "not shell": "the turn has a tool that runs commands",
     "identity": "the agent has no identity",
     "not identity": "the agent has an identity",
     "sandbox": "no sandbox is known",
@@ -46,6 +49,7 @@ def holds(name: str, static: StaticView, view: View) -> bool:
     known = {
         "tools": bool(static.tools),
         "native_tools": static.meter.facts.native_tools,
+        "shell": bool(find_shell(static.tools)),
         "identity": has_identity(static.settings.identity),
         "sandbox": isinstance(session, SessionView) and session.sandbox is not None,
         "plan": isinstance(view, TurnView) and view.plan,

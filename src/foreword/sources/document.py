@@ -154,6 +154,11 @@ def shorten_line(text: str) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 1].rstrip() + "…"
 
 
+def make_unicode(text: str) -> str:
+    """Replace halves of characters, which no request can hold; every other text stays as it is."""
+    return text if text.isascii() or is_unicode(text) else text.encode("utf-8", "replace").decode()
+
+
 def is_unicode(text: str) -> bool:
     """Whether a text has whole characters only."""
     try:

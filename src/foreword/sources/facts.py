@@ -14,12 +14,14 @@ from foreword.sources.registry import source
 from foreword.sources.section import Item, absent, tell
 from foreword.sources.texts import find_document
 from foreword.sources.view import SessionView, StaticView, TurnView, View
-from foreword.turn import Git, Host, Sandbox, Task
+from foreword.turn import Git, Host, Sandbox, Task, Toolset
 from foreword.words import Pace
 
 Fact = Callable[[Any], str]
 CLOCK = ("weekday", "date", "day", "day_2", "month", "year", "time", "time_12", "timestamp", "zone")
 CLOCK_NAMES = frozenset(CLOCK)
+GIVES_WAY = "task_description"  # the field whose line is cut first
+TOOL = "tool_"  # what the name of a field begins with that is a tool's name where the turn has the tool
 SIGNS = {"active": "→", "open": "○", "done": "✓"}
 REASONS = {
     "tools": "the turn has no tools",
@@ -31,6 +33,8 @@ REASONS = {
     "directories": "the agent was given no directories",
     "cwd": "the agent was given no directories",
     "host": "no facts about the host were given",
+    "working": "no working directory is known",
+    "here": "no working directory is known",
     "git": "no repository is known",
     "workflow": "no workflow is active",
     "tasks": "there are no tasks",
@@ -88,6 +92,11 @@ def list_directories(view: SessionView) -> Sequence[str]:
 def find_directory(view: SessionView) -> str:
     """Find the directory that the agent works in: the project, or the first one that it was given."""
     return one_line(view.project) or next(iter(list_directories(view)), "")
+
+
+def find_working(view: TurnView) -> str:
+    """Find the directory that a turn works in: the project, where the person is, or the first one that was given."""
+    return one_line(view.session.project or view.cwd) or find_directory(view.session)
 
 
 def make_list(lines: Sequence[str]) -> str:
@@ -157,6 +166,7 @@ ABOUT: Mapping[str, Fact] = {
     "full_model": lambda view: view.meter.facts.name or "not named",
     "provider": lambda view: view.meter.facts.provider,
     "tools": lambda view: ", ".join([tool.name for tool in view.tools.tools]),
+    "shell": lambda view: find_shell(view.tools),
     "beyond": lambda view: round_tokens(view.beyond),
     "identity": lambda view: tell_identity(view.settings.identity),
     "duties": lambda view: normalise(view.settings.instructions).strip(),
@@ -175,6 +185,8 @@ PLACE: Mapping[str, Fact] = {
 }
 MOMENT: Mapping[str, Fact] = {
     **{name: partial(tell_clock, name) for name in CLOCK},
+    "working": find_working,
+    "here": lambda view: "" if view.session.project else one_line(view.cwd),
     "git": lambda view: tell_git(view.git),
     "remaining": lambda view: round_tokens(view.remaining),
     "task": partial(tell_task, "id"),
@@ -202,14 +214,26 @@ KNOWN: Mapping[Pace, Mapping[str, tuple[Pace, Fact]]] = {pace: known_at(pace) fo
 
 def find_values(names: Sequence[str], view: View) -> tuple[str, ...]:
     """Find the values of fields in a view; a field that this pace does not know is empty."""
+    views: dict[Pace, Any]
     if isinstance(view, TurnView):
-        views: Mapping[Pace, View] = {Pace.STATIC: view.static, Pace.SESSION: view.session, Pace.TURN: view}
+        views = {Pace.STATIC: view.static, Pace.SESSION: view.session, Pace.TURN: view}
     elif isinstance(view, SessionView):
         views = {Pace.STATIC: view.static, Pace.SESSION: view}
     else:
         views = {Pace.STATIC: view}
-    known = KNOWN[max(views)]
-    return tuple([fact[1](views[fact[0]]) if (fact := known.get(name)) else "" for name in names])
+    known, tools = KNOWN[max(views)], views[Pace.STATIC].tools
+    return tuple([fact[1](views[fact[0]]) if (fact := known.get(name)) else tell_tool(name, tools) for name in names])
+
+
+def tell_tool(name: str, tools: Toolset) -> str:
+    """Tell the name of the tool that a field asks for, or nothing where the turn does not have it."""
+    tool = name.removeprefix(TOOL)
+    return tool if tool != name and tool in tools else ""
+
+
+def find_shell(tools: Toolset) -> str:
+    """Find the name of the tool that runs commands: one of the kind `shell`, or one that is called `exec`."""
+    return next((tool.name for tool in tools.tools if tool.kind == "shell" or tool.name == "exec"), "")
 
 
 def tell_form(view: View, entry: Planned) -> Item:
@@ -221,7 +245,13 @@ def tell_form(view: View, entry: Planned) -> Item:
         empty = [name for name, value in zip(form.names, values, strict=True) if not value]
         return absent(entry, next((REASONS[name] for name in empty if name in REASONS), "nothing is known of it"))
     note = tell_clock("note", view) if isinstance(view, TurnView) and not CLOCK_NAMES.isdisjoint(form.names) else ""
-    return tell(entry, text, "facts", note)
+    return tell(entry, text, "facts", note, find_giving(text, dict(zip(form.names, values, strict=True))))
+
+
+def find_giving(text: str, values: Mapping[str, str]) -> int | None:
+    """Find the line of a filled form that is cut first; a bound task keeps its status and steps."""
+    giving = values.get(GIVES_WAY)
+    return text.count("\n", 0, text.index(giving)) if giving and giving in text else None
 
 
 source("about", Pace.STATIC, KNOWN[Pace.STATIC])(tell_form)

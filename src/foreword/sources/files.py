@@ -4,13 +4,14 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Generic, TypeVar
 
 from foreword.errors import PathRefused
 from foreword.sources.document import Document, Trouble, parse_document
+from foreword.sources.validity import find_fault
 
 LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a prompt
 SWEEP = 0.25  # seconds between two looks at the disk
@@ -45,6 +46,8 @@ class Files:
         self.below = os.path.join(self.root, "")  # how every place in it begins; the file system's root is its own
         self.generation = 0
         self.is_left = False
+        self.templates: Collection[str] = ()
+        """Files that the configuration declares to be templates."""
         self._clock = clock
         self._swept = clock()
         self._lock = RLock()
@@ -66,7 +69,10 @@ class Files:
             text = self.read_text(path)
             if not isinstance(text, str):
                 return text
-            document = self._documents[path] = parse_document(path, text)
+            document = parse_document(path, text)
+            if fault := self._faults.get(path):
+                document = replace(document, note=f"its edit {fault.reason}, so the last good text stays in force")
+            self._documents[path] = document
             return document
 
     def read_text(self, path: str) -> str | Trouble | None:
@@ -105,6 +111,11 @@ class Files:
     def has(self, path: str) -> bool:
         """Whether a file is there at this moment, without opening it."""
         return os.path.isfile(f"{self.root}/{path}")
+
+    @staticmethod
+    def has_folder(place: str) -> bool:
+        """Whether a folder outside, by its absolute path, is there."""
+        return os.path.isdir(place)
 
     def find_target(self, path: str) -> str:
         """Return where a path leads, links followed; the path itself where it leads nowhere or out."""
@@ -181,7 +192,7 @@ class Files:
         for path in stale:
             seen = self._files.pop(path)
             self._documents.pop(path, None)
-            if isinstance(seen.value, str) and path.endswith(PROSE):
+            if isinstance(seen.value, str) and path.endswith(PROSE) and path not in self._losses:
                 self._before[path] = seen
         for path in [path for path in (*self._before, *self._losses) if self._sign(path) is None]:
             self._drop(path)  # what was deleted is gone, also when something comes in its place later
@@ -197,15 +208,25 @@ class Files:
         self._forget()
 
     def _keep(self, path: str, seen: Seen[str | Trouble | None]) -> Seen[str | Trouble | None]:
-        """Hold to the last good text of a place whose new one cannot be used; what leads elsewhere now is not held."""
-        before, trouble = self._before.get(path), seen.value
-        if before is None or not isinstance(trouble, Trouble) or not seen.place or seen.place != before.place:
+        """Keep the last good text of a file whose new one cannot be used; a link that leads elsewhere now is not kept.
+
+        Where there is no good text, a text that is only unusable as a template or as fields is left to its source.
+        """
+        before, trouble = self._before.get(path), self._judge(path, seen.value)
+        if before is None or trouble is None or not seen.place or seen.place != before.place:
             self._drop(path)
-            if isinstance(trouble, Trouble) and path.endswith(PROSE) and not path.startswith(MEMORY):
+            if trouble and path.endswith(PROSE) and not path.startswith(MEMORY):
                 self._losses[path] = trouble
             return seen
         self._faults[path] = trouble
         return replace(seen, value=before.value)
+
+    def _judge(self, path: str, found: str | Trouble | None) -> Trouble | None:
+        """Return what is wrong with what was found at a path, if anything is."""
+        if not isinstance(found, str):
+            return found
+        reason = find_fault(path, found, self.templates)
+        return Trouble(path=path, reason=reason, stays=True) if reason else None
 
     def _drop(self, path: str) -> None:
         self._before.pop(path, None)

@@ -13,8 +13,8 @@ from foreword.memo import Memo
 from foreword.sources.archived import Archived, keep_no_archive
 from foreword.sources.character import Character, keep_nothing
 from foreword.sources.files import Files
-from foreword.sources.nowhere import Nowhere
 from foreword.sources.passage import Recall
+from foreword.sources.text_files import TextFiles
 from foreword.tokens import Meter
 
 
@@ -23,7 +23,7 @@ class Ground:
     """Everything beneath a turn that outlives it; replaced as a whole when the configuration changes."""
 
     config: Config
-    files: Files | Nowhere
+    files: Files | TextFiles
     measure: Callable[[str], Meter]
     hooks: Mapping[str, Hook] = field(default_factory=dict)
     characters: Callable[[str], Character] = keep_nothing
@@ -31,7 +31,7 @@ class Ground:
     archives: Callable[[str], Archived | None] = keep_no_archive
     """Tells whose transcript a file is."""
     memories: Recall | None = None
-    """What a turn recalls from, where the configuration wants that."""
+    """What a turn recalls from, where its prompt mode or the configuration wants that."""
     memo: Memo = field(default_factory=Memo)
     scratch: Memo = field(default_factory=lambda: Memo(65_536))
     lock: Lock = field(default_factory=Lock)

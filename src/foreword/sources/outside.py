@@ -1,7 +1,7 @@
 """Text from outside: the files of a project and of the folders above it, scanned and labelled."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -28,20 +28,20 @@ def read_project(view: SessionView, entry: Planned) -> tuple[Item, ...] | Item:
         return absent(entry, "no project is open")
     given = os.path.abspath(os.path.expanduser(view.project.replace("\0", "?")))
     view.static.files.watch(given)
-    if not os.path.isdir(given):
+    if not view.static.files.has_folder(given):
         return absent(entry, f"the project {one_line(view.project)} is no folder")
     project = os.path.realpath(given)
     items: list[Item] = []
-    for folder in climb(project, view.project_stop):
+    for folder in climb(project, view.project_stops):
         items.extend(read_folder(view.static.files.visit(folder, view.alone), os.path.relpath(folder, project), entry))
     return tuple(introduce(items)) or absent(entry, "neither the project nor a folder above it has anything to say")
 
 
-def climb(project: str, stop: str) -> list[str]:
-    """List the folders from the stop, or from the root of the file system, down to the project."""
-    end = os.path.realpath(os.path.expanduser(stop)) if stop else ""
+def climb(project: str, stops: Sequence[str]) -> list[str]:
+    """List the folders from the first stop, or from the root of the file system, down to the project."""
+    ends = {os.path.realpath(os.path.expanduser(stop)) for stop in stops}
     folders = [project]
-    while folders[-1] != end and os.path.dirname(folders[-1]) != folders[-1]:
+    while folders[-1] not in ends and os.path.dirname(folders[-1]) != folders[-1]:
         folders.append(os.path.dirname(folders[-1]))
     return folders[::-1]
 

@@ -1,15 +1,16 @@
-"""Passages: what memory holds for one message, and the seam through which a turn asks for it."""
+"""Passages: what memory and files hold for one message, and the seam through which a turn asks for them."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from foreword.frozen import frozen
+from foreword.sources.document import Document
 from foreword.words import Trust
 
 
 @frozen(eq=True)
 class Passage:
-    """A few lines of a memory."""
+    """A few lines of a memory or of another file."""
 
     path: str
     first: int
@@ -20,10 +21,17 @@ class Passage:
     """Whether it is only a part of its lines."""
     origin: str = ""
     """Whose words they are, where no owner has reviewed them."""
+    file: str = ""
+    """The file of the workspace that has them."""
+    line: int = 0
+    """The line of that file in which the text begins; 0 where a line says nothing, as in JSON."""
 
 
 class Recall(Protocol):
     """What can be asked for the passages that a message is about."""
 
-    def recall(self, message: str, clearance: Trust) -> Sequence[Passage]:
-        """Return a few passages that the clearance may see, the best first, or none where none is clearly meant."""
+    def recall(self, message: str, clearance: Trust, documents: Sequence[Document] = ()) -> Sequence[Passage]:
+        """Return a few passages that the clearance may see, the best first, or none where none is clearly meant.
+
+        The documents are searched beside the stores; the caller has checked that the clearance may see them.
+        """

@@ -53,7 +53,7 @@ class Pattern:
     source: str
     names: frozenset[str]
     """The variables that it mentions."""
-    known: Mapping[str, str]
+    known: Mapping[str, str | tuple[str, ...]]
 
     def fill(self, variables: Mapping[str, Sequence[tuple[str, T]]]) -> list[str | T]:
         """Write the template out; each variable stands for named things, and these come back in their places."""
@@ -93,10 +93,14 @@ class Compiled:
     names: frozenset[str]
 
 
-def read_pattern(text: str, known: Mapping[str, str]) -> Pattern:
+NO_LISTS: Mapping[str, tuple[str, ...]] = {}
+
+
+def read_pattern(text: str, known: Mapping[str, str], lists: Mapping[str, tuple[str, ...]] = NO_LISTS) -> Pattern:
     """Read a template, or raise TemplateFault with the line."""
     names = compile_template(text).names
-    return Pattern(source=text, names=names, known={name: value.replace(SIGN, "") for name, value in known.items()})
+    texts = {name: value.replace(SIGN, "") for name, value in known.items()}
+    return Pattern(source=text, names=names, known={**texts, **lists})
 
 
 def bound(pieces: Iterable[str]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Reading: every source sees a view of its own pace, and every answer stands in its slot."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -16,25 +17,30 @@ from foreword.sources.files import Files
 from foreword.sources.form import read_form, split_form
 from foreword.sources.ground import Ground
 from foreword.sources.hint import add_hint
-from foreword.sources.nowhere import Nowhere
-from foreword.sources.passage import Recall
+from foreword.sources.passage import Passage
+from foreword.sources.recall import list_recallable
 from foreword.sources.registry import SOURCES
 from foreword.sources.section import Filled, Item, Missing, Section, absent
 from foreword.sources.template import plait
+from foreword.sources.text_files import TextFiles
+from foreword.sources.toolkit import NO_TOOLKIT, Toolkit
 from foreword.sources.trace import Kept, Part, Reader
 from foreword.sources.view import SessionView, StaticView, TurnView, View
 from foreword.sources.weave import weave
 from foreword.trust import has_company
-from foreword.turn import NO_TOOLS, Client, Toolset, Turn
-from foreword.words import Pace, Placement, Verdict
+from foreword.turn import Client, Turn
+from foreword.words import Mode, Pace, Placement, Verdict
 
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read(plan: Plan, turn: Turn, ground: Ground, conversation: int) -> tuple[Filled, ...]:
+def read(
+    plan: Plan, turn: Turn, ground: Ground, conversation: int, toolkit: Toolkit = NO_TOOLKIT
+) -> tuple[Filled, ...]:
     """Fill the runs of a plan; of static and session runs, only the parts that an edit has touched."""
-    session = observe(plan, turn, ground)
-    moment = see_turn(session, turn, ground.memories, find_remaining(plan, session.static, ground) - conversation)
+    session = observe(plan, turn, ground, toolkit)
+    remaining = find_remaining(plan, session.static, ground) - conversation
+    moment = see_turn(session, turn, find_recall(plan, session.static, ground), remaining)
     slower: dict[Pace, StaticView | SessionView] = {Pace.STATIC: session.static, Pace.SESSION: session}
     filled = [
         fill(run, moment, ground.scratch) if run.pace is Pace.TURN else fill_again(run, slower[run.pace], ground)
@@ -63,7 +69,7 @@ def fill_again(run: Run, view: StaticView | SessionView, ground: Ground) -> Fill
     return kept.filled
 
 
-def refill(kept: Kept, run: Run, view: StaticView | SessionView, files: Files | Nowhere) -> Filled:
+def refill(kept: Kept, run: Run, view: StaticView | SessionView, files: Files | TextFiles) -> Filled:
     """Ask again for every part whose files have changed."""
     generation = files.generation  # before anything is read: a sweep in between must not make old parts look new
     reader = view.files if isinstance(view, StaticView) else view.static.files
@@ -162,23 +168,23 @@ def refused(entry: Planned) -> tuple[Item, ...]:
     return (Missing(entry=entry, reason=entry.reason, verdict=entry.verdict or Verdict.ABSENT),)
 
 
-def observe(plan: Plan, turn: Turn, ground: Ground) -> SessionView:
+def observe(plan: Plan, turn: Turn, ground: Ground, toolkit: Toolkit) -> SessionView:
     """Make the two slower views of a turn; they are the same objects until something in them changes."""
     level = plan.clearance.level
-    tools = turn.tools.allowed(level) if turn.tools else NO_TOOLS
     kept = ground.characters(turn.agent)
-    base = (turn.agent, turn.model, level, plan.mode, tools, turn.extensions, plan.blueprint, kept)
-    place = (turn.user, turn.channel, turn.room, turn.situation, turn.session, turn.project, turn.directories)
-    known = (turn.instructions, turn.client, turn.host, turn.sandbox)
+    offered = (toolkit.tools, toolkit.left_out_names)
+    base = (turn.agent, turn.model, level, plan.mode, *offered, turn.extensions, plan.blueprint, kept)
+    place = (turn.user, turn.channel, turn.room, turn.situation, turn.session, turn.project, turn.project_root)
+    known = (turn.directories, turn.instructions, turn.client, turn.host, turn.sandbox)
     return ground.memo.recall(
         (base, place, known),
         lambda: see_session(
-            ground.memo.recall(base, lambda: see_static(plan, turn, ground, tools, kept)), turn, ground.config
+            ground.memo.recall(base, lambda: see_static(plan, turn, ground, toolkit, kept)), turn, ground.config
         ),
     )
 
 
-def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset, kept: Character) -> StaticView:
+def see_static(plan: Plan, turn: Turn, ground: Ground, toolkit: Toolkit, kept: Character) -> StaticView:
     """Collect what a static source may know."""
     meter = ground.measure(turn.model)
     budget = plan.blueprint.budget
@@ -188,7 +194,8 @@ def see_static(plan: Plan, turn: Turn, ground: Ground, tools: Toolset, kept: Cha
         kept=kept,
         clearance=plan.clearance.level,
         mode=plan.mode,
-        tools=tools,
+        tools=toolkit.tools,
+        left_out=toolkit.left_out_names,
         extensions=tuple(one for one in turn.extensions if one.trust <= plan.clearance.level),
         files=Reader(ground.files, ground.guard(plan.blueprint), plan.clearance.level),
         stores=ground.config.stores,
@@ -226,7 +233,7 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
         session=turn.session,
         zone=(room.timezone if room else "") if has_company(turn) else own,
         project=turn.project,
-        project_stop=config.prompt.project_stop,
+        project_stops=tuple(filter(None, (turn.project_root, config.prompt.project_stop))),
         directories=turn.directories,
         instructions=turn.instructions,
         client=client,
@@ -237,13 +244,30 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
 
 def find_remaining(plan: Plan, view: StaticView, ground: Ground) -> int:
     """Find what is left of the window for a conversation, once a turn has its room and what it recalls."""
-    recalled = sum([slot.room for slot in plan.blueprint.slots]) if ground.memories else 0
-    return view.beyond - plan.blueprint.budget.turn - recalled
+    window = view.meter.facts.window
+    slots = [slot for slot in plan.blueprint.slots if plan.mode in slot.modes] if wants_recall(plan, ground) else []
+    recalled = sum([slot.find_room(window) for slot in slots])
+    return view.beyond - plan.blueprint.budget.turn_limit(window) - recalled
 
 
-def see_turn(session: SessionView, turn: Turn, memories: Recall | None, remaining: int) -> TurnView:
+def wants_recall(plan: Plan, ground: Ground) -> bool:
+    """Whether a turn recalls passages: as the configuration says, else in the brief prompt only."""
+    wanted = ground.config.memory.recall
+    return ground.memories is not None and (plan.mode is Mode.BRIEF if wanted is None else wanted)
+
+
+def find_recall(plan: Plan, view: StaticView, ground: Ground) -> Callable[[str], Sequence[Passage]] | None:
+    """Return what finds the passages for a message; None where recall is off."""
+    memories = ground.memories
+    if memories is None or not wants_recall(plan, ground):
+        return None
+    return lambda message: memories.recall(message, view.clearance, list_recallable(plan, view))
+
+
+def see_turn(
+    session: SessionView, turn: Turn, recall: Callable[[str], Sequence[Passage]] | None, remaining: int
+) -> TurnView:
     """Collect what only a turn source may know."""
-    clearance = session.static.clearance
     return TurnView(
         session=session,
         now=turn.now or UNKNOWN_TIME,
@@ -254,7 +278,8 @@ def see_turn(session: SessionView, turn: Turn, memories: Recall | None, remainin
         signal=turn.signal,
         state=turn.state,
         git=turn.git,
+        cwd=turn.cwd,
         remaining=remaining,
         said=tuple([message.text for message in turn.history]),
-        recall=(lambda message: memories.recall(message, clearance)) if memories else None,
+        recall=recall,
     )

@@ -7,6 +7,7 @@ from itertools import chain, count
 
 from foreword.blueprint import Planned, Slot
 from foreword.frozen import frozen
+from foreword.sources.passage import Passage
 from foreword.sources.pattern import Pattern
 from foreword.words import Pace, Placement, Trust, Verdict
 
@@ -82,6 +83,10 @@ class Section(Placed):
     """Whether its heading stands before it; not where a template goes on."""
     outside: bool = False
     """Whether its words come from outside, whatever its slot says of others."""
+    gives_way: int | None = None
+    """The line, counted from 0, that is cut first when the text is too long; the lines around it stay."""
+    passages: tuple[Passage, ...] = ()
+    """What was recalled, where the text is made of passages."""
     leads: bool = False
     """Whether other parts of a template stand under its heading, which then stays when its text is left out."""
 
@@ -94,6 +99,8 @@ class Missing(Placed):
     name: str = ""
     reason: str
     verdict: Verdict = Verdict.ABSENT
+    passages: tuple[Passage, ...] = ()
+    """What would be recalled if the conversation did not hold it already."""
 
 
 Item = Section | Missing
@@ -116,9 +123,9 @@ def tell_apart(names: Iterable[str]) -> Iterator[str]:
 
 
 @lru_cache(maxsize=4_096)
-def tell(entry: Planned, text: str, origin: str, note: str = "") -> Section:
+def tell(entry: Planned, text: str, origin: str, note: str = "", gives_way: int | None = None) -> Section:
     """Make a section of a short fact; the same fact in the same slot is the same object."""
-    return Section(entry=entry, text=text, origin=origin, note=note)
+    return Section(entry=entry, text=text, origin=origin, note=note, gives_way=gives_way)
 
 
 @lru_cache(maxsize=4_096)

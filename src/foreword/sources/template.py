@@ -14,8 +14,8 @@ from foreword.words import Pace
 
 # A clock in a template would move everything behind it; the moment is told with each message.
 MOVING = "current_date_time"
-PLAIN = ("agent", "name", "model", "provider")
-NAMES = (*PLAIN, "mode", "goose_mode", MOVING)
+PLAIN = ("agent", "name", "model", "provider", "shell")
+NAMES = (*PLAIN, "mode", "goose_mode", "tools", MOVING)
 
 
 @source("template", Pace.STATIC)
@@ -28,7 +28,8 @@ def read_template(view: StaticView, entry: Planned) -> Item:
     section = plait(section_of(entry, found.document, note=found.note), view, found.document.first)
     if not built_in or not (section.lost or section.pattern):
         return section
-    instead = plait(stand_in(entry, entry.text, built_in, Found(note=section.note, lost=section.lost)), view)
+    lost = Found(note=section.note, lost=section.lost, broken=section.broken)
+    instead = plait(stand_in(entry, entry.text, built_in, lost), view)
     return instead if section.lost else replace(section, instead=instead)
 
 
@@ -51,9 +52,10 @@ def plait(section: Section, view: StaticView, first: int = 1) -> Section:
     mode = str(view.mode)
     moving = read_builtin("moving")
     try:
-        pattern = read_pattern(section.text, {**known, "mode": mode, "goose_mode": mode, MOVING: moving})
+        lists = {"tools": tuple(tool.name for tool in view.tools.tools)}
+        pattern = read_pattern(section.text, {**known, "mode": mode, "goose_mode": mode, MOVING: moving}, lists)
     except TemplateFault as fault:
-        return lament(section.entry, f"{section.origin} {fault.below(first - 1)}", section.name)
+        return lament(section.entry, f"{section.origin} {fault.below(first - 1)}", section.name, broken=True)
     if not pattern.names and "{" not in section.text:
         return section
     note = f"{MOVING} changes with every turn, so it is told with each message" if MOVING in pattern.names else ""

@@ -169,7 +169,11 @@ def find_document(view: StaticView, entry: Planned, *, fields: bool = False) -> 
     for path in entry.paths:
         match view.files.read(path):
             case Document() as document if document.body or (fields and document.meta):
-                return Found(document=document, note="; ".join(troubles), lost=lost, broken=broken)
+                unread = fields and bool(document.note) and not document.meta
+                return Found(document=document, note="; ".join(troubles), lost=lost, broken=broken or unread)
+            case Document() as document if document.note:
+                troubles.append(f"{path}: {document.note}")
+                lost = broken = True
             case Document():
                 troubles.append(f"{path} is blank")
             case Trouble() as trouble:

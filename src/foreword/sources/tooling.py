@@ -1,7 +1,7 @@
 """Sources that speak of tools: which there are, how to call them, how to use them well, and what their servers say."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from foreword.blueprint import Planned
@@ -14,6 +14,7 @@ from foreword.sources.view import StaticView
 from foreword.turn import Tool
 from foreword.words import Pace
 
+SCHEMAS = "tool_schemas"  # the source whose sections the budget serves before all others
 LINE = {"type", "properties", "required"}  # what the line of parameters tells of a schema
 DESCRIPTION = 160  # characters of a tool's description; its schema travels beside the prompt
 
@@ -22,7 +23,19 @@ DESCRIPTION = 160  # characters of a tool's description; its schema travels besi
 def list_tools(view: StaticView, entry: Planned) -> Item:
     """List the tools that this clearance may know of, one line each."""
     lines = [": ".join(filter(None, (f"- {tool.name}", shorten_description(tool)))) for tool in view.tools.tools]
-    return Section(entry=entry, text="\n".join(lines), origin="tools") if lines else absent(entry, "there are no tools")
+    return make_list(view, entry, lines)
+
+
+def make_list(view: StaticView, entry: Planned, lines: Sequence[str]) -> Item:
+    """Make a section of one line per tool, and one for the tools that are left out."""
+    text = "\n".join([*lines, *name_left_out(view)])
+    return Section(entry=entry, text=text, origin="tools") if text else absent(entry, "there are no tools")
+
+
+def name_left_out(view: StaticView) -> Iterator[str]:
+    """Name the tools that the model's window has no room for, so that the model does not promise them."""
+    if view.left_out:
+        yield f"(This model has no room for these tools: {', '.join(view.left_out)}.)"
 
 
 def shorten_description(tool: Tool) -> str:
@@ -43,7 +56,7 @@ def list_signatures(view: StaticView, entry: Planned) -> Item:
         ": ".join(filter(None, (f"- {tool.name}({sign_tool(tool)})", shorten_description(tool))))
         for tool in view.tools.tools
     ]
-    return Section(entry=entry, text="\n".join(lines), origin="tools") if lines else absent(entry, "there are no tools")
+    return make_list(view, entry, lines)
 
 
 def sign_tool(tool: Tool) -> str:
@@ -51,7 +64,7 @@ def sign_tool(tool: Tool) -> str:
     return ", ".join(f"{name}{'' if needed else '?'}: {kind}" for name, kind, needed in list_parameters(tool))
 
 
-@source("tool_schemas", Pace.STATIC)
+@source(SCHEMAS, Pace.STATIC)
 def show_schemas(view: StaticView, entry: Planned) -> tuple[Item, ...] | Item:
     """Show every tool with its parameters, for a model that takes no schemas beside the prompt."""
     sections = [
@@ -108,6 +121,7 @@ def guide_tools(view: StaticView, entry: Planned) -> Item:
         for kind, names in sorted(kinds.items())
         if kind and (text := read_builtin(f"tools/{kind}"))
     ]
+    lines += name_left_out(view)
     if not lines:
         return Missing(entry=entry, reason="the turn has no tools that need guidance")
     return Section(entry=entry, text="\n".join(lines), origin="built-in tools")

@@ -9,8 +9,8 @@ from foreword.blueprint.guard import FileGuard
 from foreword.sources.archived import is_archive
 from foreword.sources.document import Document, Trouble
 from foreword.sources.files import Files
-from foreword.sources.nowhere import Nowhere
 from foreword.sources.section import Filled, Item
+from foreword.sources.text_files import TextFiles
 from foreword.words import Trust
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ OWNED = "memory/"  # what lies here is nobody's project
 class Trace:
     """One thing that was read, where, and the mark it had."""
 
-    files: Files | Nowhere
+    files: Files | TextFiles
     path: str
     name: str | None
     mark: object
@@ -36,7 +36,7 @@ class Reader:
 
     __slots__ = ("_clearance", "_files", "_guard", "_known", "_traces")
 
-    def __init__(self, files: Files | Nowhere, guard: FileGuard, clearance: Trust) -> None:
+    def __init__(self, files: Files | TextFiles, guard: FileGuard, clearance: Trust) -> None:
         self._files = files
         self._guard = guard
         self._clearance = clearance
@@ -104,7 +104,7 @@ class Reader:
             visited, self._note, lambda path: self._may_visit(visited, path, person), is_home=folder == self._files.root
         )
 
-    def _may_visit(self, visited: Files | Nowhere, path: str, person: str) -> bool:
+    def _may_visit(self, visited: Files | TextFiles, path: str, person: str) -> bool:
         """Whether this clearance may open a file outside: one that lies in the workspace only by its own trust.
 
         What is one person's own there is for nobody else, whatever their trust.
@@ -120,6 +120,10 @@ class Reader:
         if target == path and not inside.startswith(OWNED) and not owner:
             return self._clearance >= self._guard.listed.get(inside, Trust.PUBLIC)
         return not is_internal(inside) and self._clearance >= self._guard.find_least(inside)
+
+    def has_folder(self, place: str) -> bool:
+        """Whether a folder outside, by its absolute path, is there."""
+        return self._files.has_folder(place)
 
     def watch(self, place: str) -> None:
         """Note that a folder outside is there, or is not, so that its coming and going is seen."""
@@ -145,7 +149,7 @@ class Visitor:
     __slots__ = ("_files", "_may_read", "_note", "is_home")
 
     def __init__(
-        self, files: Files | Nowhere, note: Callable[[Trace], None], may_read: Callable[[str], bool], *, is_home: bool
+        self, files: Files | TextFiles, note: Callable[[Trace], None], may_read: Callable[[str], bool], *, is_home: bool
     ) -> None:
         self._files = files
         self._note = note

@@ -24,6 +24,8 @@ class StaticView:
     clearance: Trust
     mode: Mode
     tools: Toolset
+    left_out: tuple[str, ...]
+    """The tools that the turn would be offered by a model with a larger window."""
     extensions: tuple[Extension, ...]
     files: Reader
     stores: Mapping[str, Store]
@@ -46,7 +48,8 @@ class SessionView:
     session: str
     zone: str
     project: str
-    project_stop: str
+    project_stops: tuple[str, ...]
+    """Folders at which the way up from the project ends."""
     directories: tuple[str, ...]
     instructions: str
     client: Client
@@ -67,11 +70,13 @@ class TurnView:
     signal: Signal | None
     state: State
     git: Git | None
+    cwd: str
+    """The working directory of a person at a terminal, which may be another in each turn."""
     remaining: int
     said: tuple[str, ...]
     """What was said before, as it was sent."""
     recall: Callable[[str], Sequence[Passage]] | None
-    """Finds the passages of memory that a message is about, at the clearance of the turn; None where that is off."""
+    """Finds the passages that a message is about, at the clearance of the turn; None where recall is off."""
 
     @property
     def static(self) -> StaticView:

@@ -94,8 +94,9 @@ class Loom:
         except TemplateFault as fault:
             reason = add(template.note, f"{template.origin} {fault}")
             if template.instead is None:
-                return self.fill(lament(template.entry, reason, template.name), pace)
-            return self.fill(replace(template.instead, note=add(reason, "the built-in text stands in")), pace)
+                return self.fill(lament(template.entry, reason, template.name, broken=True), pace)
+            note = add(reason, "the built-in text stands in")
+            return self.fill(replace(template.instead, note=note, broken=True), pace)
         unknown = ", ".join(sorted(pattern.names - pattern.known.keys() - self._nested.keys()))
         note = add(template.note, f"unknown variables are left out: {unknown}" if unknown else "")
         for name in named:
@@ -145,6 +146,8 @@ class Loom:
             # Where somebody else has a text, its pace parts the blocks for everybody.
             pace = run.pace if sections else woven.pace
             yield pace, run.placement, Missing(entry=template.entry, name=template.name, reason=reason)
+        if woven.template.broken:  # what a session was sent of the good one is held whole, not piece by piece
+            sections = [replace(section, broken=True) for section in sections]
         for at, section in enumerate(sections):
             pace = run.pace if stable and at < len(sections) - len(moving) else woven.pace
             yield pace, run.placement, add_hint(section)

@@ -6,6 +6,7 @@ from foreword.blueprint import Slot
 from foreword.blueprint.select import MARK, NAMES
 from foreword.errors import suggest
 from foreword.shipped import list_prompts
+from foreword.sources.facts import TOOL
 from foreword.sources.form import NAME, TEXT, read_form
 from foreword.sources.registry import SOURCES, Source
 from foreword.words import Pace
@@ -41,7 +42,7 @@ def judge_form(form: str, source: Source) -> Iterator[str]:
     names = read_form(form).names
     known = source.fields or {*SOURCES[TELLERS[source.pace]].fields, TEXT}
     for name in names:
-        if name not in known:
+        if name not in known and not name.startswith(TOOL):
             yield f"has the unknown field {{{name}}} in its form{suggest(name, sorted(known))}"
     if not source.fields and TEXT not in names:
         yield "has a form without {text}, where its text would stand"

@@ -24,6 +24,9 @@ def judge_anthropic(body: Body) -> Iterator[str]:
         yield "messages: text content blocks must be non-empty"
     if any(not list_parts(message["content"]) for message in messages):
         yield "messages: content must not be empty"
+    wanted = body.get("output_config", {}).get("format", {})
+    if wanted and (wanted.get("type") != "json_schema" or not isinstance(wanted.get("schema"), Mapping)):
+        yield "output_config.format: type is json_schema, and schema is required"
     yield from judge_marks([*tools, *system, *parts])
     roles = [message["role"] for message in messages]
     if "system" in roles:
@@ -76,6 +79,8 @@ def judge_chat(body: Body) -> Iterator[str]:
     yield from demand(body, "model", "messages")
     messages = body["messages"]
     roles = [message["role"] for message in messages]
+    wanted = body.get("response_format", {})
+    yield from judge_format({**wanted, **wanted.get("json_schema", {})}, str(messages))
     if any(tool.get("type") != "function" or "name" not in tool.get("function", {}) for tool in body.get("tools", ())):
         yield "tools: function.name is required"
     if any(message["role"] == "user" and not message.get("content") for message in messages):
@@ -96,12 +101,21 @@ def judge_chat(body: Body) -> Iterator[str]:
     yield from judge_roles([role for role in roles if role not in ("system", "tool")], tools="tool" in roles)
 
 
+def judge_format(wanted: Mapping[str, Any], said: str) -> Iterator[str]:
+    """Name what OpenAI refuses about a format; `said` is the whole conversation as text."""
+    if wanted.get("type") == "json_object" and "json" not in said.lower():
+        yield "the messages must contain the word 'json' to use response_format of type json_object"
+    if wanted.get("type") == "json_schema" and not ("name" in wanted and isinstance(wanted.get("schema"), Mapping)):
+        yield "response_format: json_schema needs a name and a schema"
+
+
 def judge_responses(body: Body) -> Iterator[str]:
     """Name what POST /v1/responses refuses."""
     yield from demand(body, "model", "input")
     if any(tool.get("type") != "function" or "name" not in tool for tool in body.get("tools", ())):
         yield "tools: name is required beside type"
     items = body["input"]
+    yield from judge_format(body.get("text", {}).get("format", {}), str(items))
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
     results = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
     yield from (f"No tool output found for function call {each}." for each in calls if each not in results)

@@ -44,6 +44,10 @@ class Imported:
     """Agents and instructions that were here already, and stayed as they are."""
     inactive: int
     """Customizations that were switched off, and so are not brought into force."""
+    agent_names: tuple[str, ...] = ()
+    """The agents that were found, whether they were here already or not."""
+    user_names: tuple[str, ...] = ()
+    """The people whose instructions were found."""
 
 
 def import_database(state: sqlite3.Connection, path: str) -> Imported:
@@ -65,6 +69,8 @@ def import_database(state: sqlite3.Connection, path: str) -> Imported:
         instructions=sum(merged),
         kept=added.count(0) + merged.count(0),
         inactive=len([row for row in rows[CUSTOMIZATIONS] if not is_active(row)]),
+        agent_names=tuple(sorted({name for name, *_ in agents} | {agent for _, agent, _ in instructions})),
+        user_names=tuple(sorted({user for user, *_ in instructions if user})),
     )
 
 

@@ -1,4 +1,4 @@
--- revision 0004, written by python -m foreword.store.migrate
+-- revision 0006, written by python -m foreword.store.migrate
 CREATE TABLE alembic_version (
   version_num VARCHAR(32) NOT NULL,
   CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
@@ -16,7 +16,7 @@ CREATE TABLE sessions (
   parent TEXT,
   current INTEGER DEFAULT 0 NOT NULL,
   "plan" INTEGER DEFAULT 0 NOT NULL,
-  model TEXT DEFAULT '' NOT NULL, overheard INTEGER DEFAULT 0 NOT NULL,
+  model TEXT DEFAULT '' NOT NULL, overheard INTEGER DEFAULT 0 NOT NULL, project TEXT DEFAULT '' NOT NULL,
   PRIMARY KEY (id)
 );
 CREATE TABLE turns (
@@ -267,7 +267,27 @@ CREATE TABLE calibrations (
   PRIMARY KEY (model)
 )
  WITHOUT ROWID;
+CREATE TABLE held_calls (
+  id TEXT NOT NULL,
+  turn_id TEXT NOT NULL,
+  call_id TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  user_id TEXT NOT NULL,
+  name TEXT NOT NULL,
+  arguments TEXT NOT NULL,
+  question TEXT NOT NULL,
+  state TEXT NOT NULL,
+  created TEXT NOT NULL,
+  expires DOUBLE NOT NULL,
+  decided TEXT,
+  run_id TEXT,
+  result TEXT,
+  PRIMARY KEY (id)
+);
 CREATE INDEX idx_archives_user ON archives (user_id);
+CREATE INDEX idx_held_calls_expires ON held_calls (state, expires);
+CREATE UNIQUE INDEX idx_held_calls_turn ON held_calls (turn_id, call_id);
+CREATE INDEX idx_held_calls_user ON held_calls (user_id, state);
 CREATE INDEX idx_history_beginning ON history (beginning) WHERE beginning IS NOT NULL;
 CREATE INDEX idx_history_turn ON history (turn_id);
 CREATE INDEX idx_identities_user ON identities (user_id);
@@ -289,4 +309,4 @@ CREATE INDEX idx_turns_due ON turns (state, due) WHERE finished IS NULL;
 CREATE INDEX idx_turns_open ON turns (session_id, number) WHERE finished IS NULL;
 CREATE INDEX idx_turns_session ON turns (session_id, number);
 CREATE INDEX idx_turns_user ON turns (user_id, received);
-INSERT INTO alembic_version (version_num) VALUES ('0004');
+INSERT INTO alembic_version (version_num) VALUES ('0006');

@@ -7,6 +7,7 @@ those that a worker compares with its clock (`due`, `lease_until`) are seconds s
 from sqlalchemy import Column, Double, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, text
 
 from foreword.store.agent_tables import add_agents
+from foreword.store.held_tables import add_held_calls
 from foreword.store.ledger_tables import add_ledgers
 from foreword.store.living_tables import add_archives, add_living, add_people, add_schedules
 
@@ -31,6 +32,7 @@ SESSIONS = Table(
     Column("plan", Integer, nullable=False, server_default=ZERO),
     Column("model", Text, nullable=False, server_default=NOTHING),  # empty: the agent's own
     Column("overheard", Integer, nullable=False, server_default=ZERO),  # the newest that it was told
+    Column("project", Text, nullable=False, server_default=NOTHING),  # the directory that it works in
     # A place has one current session: two messages that arrive at once do not begin two.
     Index(
         "idx_sessions_current",
@@ -123,6 +125,8 @@ BEGUN = Table(
     Column("name", Text, nullable=False),
     sqlite_with_rowid=False,
 )
+
+HELD_CALLS = add_held_calls(METADATA)
 
 # Plans and tasks are held to no session: a loop of one's own may have them without a gateway.
 PLANS = Table(

@@ -2,17 +2,24 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from hashlib import blake2b
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from foreword.tokens.models import ModelFacts
 from foreword.words import Vocabulary
 
+if TYPE_CHECKING:
+    from splintr import AnyTokenizer
+
+# The names that splintr has for vocabularies, where they differ from ours.
+PRETRAINED = {Vocabulary.O200K: "o200k_base", Vocabulary.CL100K: "cl100k_base"}
+# These put a mark at the beginning of every text and merge across line breaks, so they count each text whole.
+WHOLE = frozenset({Vocabulary.LLAMA2, Vocabulary.MISTRAL_V1})
 LASTING = 400  # texts from this length are worth a row on disk
 PARTED, ENTIRE = 1_500, 200_000  # texts of these lengths are counted by paragraph
-# Before a line that begins with neither white space nor a slash, which o200k joins to what stands before it.
+# Before a line that starts with neither white space nor a slash, which o200k joins to the text before it.
 PARAGRAPH = re.compile(r"(?<=\n\n)(?=[^\s/])")
 KEPT = 10_000  # counted texts that are remembered
 
@@ -33,6 +40,7 @@ class Counter:
     def __init__(self, vocabulary: Vocabulary, shelf: Shelf | None = None) -> None:
         self._vocabulary = vocabulary
         self._shelf = shelf
+        self._loaded = False
         self._long: dict[str, int] = {}
         self._short: dict[str, int] = {}
         self._parts: dict[str, int] = {}
@@ -56,9 +64,11 @@ class Counter:
             self._fresh = {}
 
     def forget(self) -> None:
-        """Remember no text that was counted, nor the hash of one; what is on the shelf is read anew."""
+        """Forget every counted text and its hash; the stored counts are read again when they are needed."""
         self._long, self._short, self._parts = {}, {}, {}
         self._stored, self._fresh = None, {}
+        if self._loaded:
+            load_tokenizer(self._vocabulary).clear_cache()
 
     @property
     def fresh(self) -> int:
@@ -78,7 +88,8 @@ class Counter:
         return known
 
     def _encode(self, text: str) -> int:
-        if not PARTED <= len(text) <= ENTIRE:
+        self._loaded = True
+        if self._vocabulary in WHOLE or not PARTED <= len(text) <= ENTIRE:
             return encode(self._vocabulary, text)
         # No token crosses these places, so an edit costs one paragraph and not the whole text.
         return sum([self._count_part(part) for part in PARAGRAPH.split(text)])
@@ -93,11 +104,12 @@ class Counter:
 
 
 def encode(vocabulary: Vocabulary, text: str) -> int:
-    """Count the tokens of a text anew."""
+    """Count the tokens of a text, with control tokens counted as the text they are."""
+    tokenizer = load_tokenizer(vocabulary)
     try:
-        return encoder(vocabulary)(text)
+        return len(tokenizer.encode_ordinary(text))
     except UnicodeEncodeError:  # half of a surrogate pair, which no provider would take either
-        return encoder(vocabulary)(text.encode("utf-8", "replace").decode())
+        return len(tokenizer.encode_ordinary(text.encode("utf-8", "replace").decode()))
 
 
 class Meter:
@@ -117,10 +129,8 @@ class Meter:
 
 
 @cache
-def encoder(vocabulary: Vocabulary) -> Callable[[str], int]:
-    """Load a vocabulary, which takes tens of milliseconds, when the first text needs it."""
-    from rs_bpe.bpe import openai
+def load_tokenizer(vocabulary: Vocabulary) -> "AnyTokenizer":
+    """Load a vocabulary when the first text needs it: 60 to 340 ms, and as much again for the first unusual word."""
+    from splintr import Tokenizer
 
-    tokenizer = openai.cl100k_base() if vocabulary is Vocabulary.CL100K else openai.o200k_base()
-    count: Callable[[str], int] = tokenizer.count
-    return count
+    return Tokenizer.from_pretrained(PRETRAINED.get(vocabulary, vocabulary.value))

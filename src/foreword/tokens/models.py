@@ -11,7 +11,7 @@ from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.shipped import read_shipped
 from foreword.tokens.caches import CacheFacts, find_cache
-from foreword.words import Vocabulary
+from foreword.words import Mode, Vocabulary
 
 
 @frozen(eq=True)
@@ -19,20 +19,30 @@ class Entry:
     """One line of the model table; it holds for every model whose name begins with it."""
 
     window: int
-    tokenizer: Vocabulary = Vocabulary.O200K
+    tokenizer: Vocabulary | None = None
     factor: float = 1.0
-    margin: float = 0.0
+    margin: float | None = None
     local: bool = False
     native_tools: bool = True
     tools: bool = True
     answer: int | None = None
+    mode: Mode | None = None
+
+
+@frozen(eq=True)
+class Family:
+    """The vocabulary of every model whose name starts alike."""
+
+    tokenizer: Vocabulary = Vocabulary.O200K
+    margin: float = 0.0
 
 
 @frozen(eq=True)
 class Table:
-    """The model table as it stands in data/models.yaml."""
+    """The tables of data/models.yaml."""
 
     models: Mapping[str, Entry]
+    families: Mapping[str, Family]
 
 
 @frozen(eq=True)
@@ -51,6 +61,8 @@ class ModelFacts:
     """Whether it can use tools at all; a very small model only stumbles over them."""
     answer: int | None = None
     """The longest answer that is worth waiting for, if there is a bound below the window."""
+    mode: Mode | None = None
+    """The prompt mode that suits the model; else its window decides."""
     assumed: str = ""
 
     @property
@@ -59,32 +71,45 @@ class ModelFacts:
         return self.cache.minimum
 
     @property
+    def method(self) -> str:
+        """How its tokens are counted, such as: counted with gemma3, ±5 %."""
+        factor = f" × {self.factor:g}" if self.factor != 1.0 else ""
+        margin = f", ±{self.margin * 100:.0f} %" if self.margin else ""
+        return f"counted with {self.tokenizer}{factor}{margin}"
+
+    @property
     def provider(self) -> str:
         """The part of the name before the first colon."""
         return self.name.partition(":")[0] if ":" in self.name else ""
 
 
-UNKNOWN = Entry(window=128_000, margin=0.25)
+UNKNOWN = Entry(window=128_000)
+UNKNOWN_FAMILY = Family(margin=0.25)
 # Nobody knows what an own file is good at: its tools stand in the prompt.
 OWN_FILE = Entry(window=4_096, margin=0.25, local=True, native_tools=False)
+SERVERS = ("ollama", "lmstudio", "llamacpp")  # they cut what exceeds the window they were started with, in silence
+SERVED = 4_096  # tokens; the window of a model on such a server unless it was started with another
 ROOM = 2 << 30  # bytes for the conversations of one engine, which bounds the window of a large model
 
 
-def find(model: str, overrides: Mapping[str, ModelOverride]) -> ModelFacts:
-    """Look a model up by the longest matching name, the user's facts before ours."""
+def find(model: str, overrides: Mapping[str, ModelOverride], served: int | None = None) -> ModelFacts:
+    """Look a model up by the longest matching name, the user's facts before ours.
+
+    `served` is the window that a server on this machine says it serves the model with.
+    """
     provider, bare = split(model)
     table = read_table()
-    name = max((name for name in table if bare.startswith(name)), key=len, default="")
+    name = find_longest(table, bare)
     override = overrides.get(model) or overrides.get(bare)
     if path := find_file(model):
         facts = know_file(model, path)
         return amend(facts, override) if override else facts
     entry = table.get(name, replace(UNKNOWN, local=True) if provider == "local" else UNKNOWN)
-    who = f"nothing is known about model {model!r}" if model else "no model is named"
-    near = suggest_model(bare, table) if model and not name else ""
-    assumed = "" if name else f"{who}{near}; a window of {entry.window:,} is assumed"
-    facts = make_facts(model, entry, assumed)
+    facts = make_facts(model, entry, "" if name else describe_unknown(model, entry.window))
     facts = replace(facts, local=True) if provider == "local" else facts
+    if provider in SERVERS:
+        assumed = "" if served else f"{provider} does not say the window of {bare}; one of {SERVED:,} is assumed"
+        facts = replace(facts, window=served or SERVED, assumed=assumed)
     return amend(facts, override) if override else facts
 
 
@@ -94,20 +119,45 @@ def split(model: str) -> tuple[str, str]:
     return (provider, bare) if colon else ("", model)
 
 
+def find_longest(table: Mapping[str, object], name: str) -> str:
+    """Return the longest key that a name starts with; nothing where there is none."""
+    return max((key for key in table if name.startswith(key)), key=len, default="")
+
+
+def find_family(bare: str) -> Family | None:
+    """Find the family of a model by the last part of its name, such as `llama-3.3` of `meta/Llama-3.3-70B`."""
+    families = read_families()
+    return families.get(find_longest(families, bare.rpartition("/")[2].lower()))
+
+
+def describe_unknown(model: str, window: int) -> str:
+    """Say what is assumed about a model that the table does not have."""
+    bare = split(model)[1]
+    if not model:
+        subject = "no model is named"
+    elif find_family(bare):
+        subject = f"the window of model {model!r} is not known"
+    else:
+        subject = f"nothing is known about model {model!r}{suggest_model(bare, read_table())}"
+    return f"{subject}; a window of {window:,} is assumed"
+
+
 def make_facts(model: str, entry: Entry, assumed: str) -> ModelFacts:
-    """Make the facts of a model from a line of the table."""
+    """Make the facts of a model from a line of the table and from its family."""
     provider, bare = split(model)
+    family = find_family(bare) or (UNKNOWN_FAMILY if assumed else Family())
     return ModelFacts(
         name=model,
         window=entry.window,
-        tokenizer=entry.tokenizer,
+        tokenizer=entry.tokenizer or family.tokenizer,
         factor=entry.factor,
-        margin=entry.margin,
+        margin=family.margin if entry.margin is None else entry.margin,
         cache=find_cache(provider, bare),
         local=entry.local,
         native_tools=entry.native_tools,
         tools=entry.tools,
         answer=entry.answer,
+        mode=entry.mode,
         assumed=assumed,
     )
 
@@ -150,6 +200,8 @@ def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
         factor=override.factor or facts.factor,
         native_tools=facts.native_tools if override.native_tools is None else override.native_tools,
         tools=facts.tools if override.tools is None else override.tools,
+        answer=override.answer or facts.answer,
+        mode=override.mode or facts.mode,
         cache=replace(
             rules,
             minimum=rules.minimum if override.cache_minimum is None else override.cache_minimum,
@@ -164,7 +216,17 @@ def list_known() -> tuple[str, ...]:
     return tuple(read_table())
 
 
-@cache
 def read_table() -> Mapping[str, Entry]:
-    """Read the table that ships with the package."""
-    return parse(read_shipped("data", "models.yaml") or "", Table, "models.yaml").models
+    """Return the models that ship with the package."""
+    return read_tables().models
+
+
+def read_families() -> Mapping[str, Family]:
+    """Return the families that ship with the package."""
+    return read_tables().families
+
+
+@cache
+def read_tables() -> Table:
+    """Read the tables that ship with the package."""
+    return parse(read_shipped("data", "models.yaml") or "", Table, "models.yaml")

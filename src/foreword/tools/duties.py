@@ -8,8 +8,7 @@ from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.config.schema import Responsibility
-from foreword.errors import InputError, UnknownName, suggest
-from foreword.sources.character import KNOWN_FROM
+from foreword.errors import Forbidden, InputError, UnknownName, suggest
 from foreword.sources.document import normalise
 from foreword.sources.ground import Ground
 from foreword.sources.injection import scan
@@ -41,9 +40,9 @@ def make_tool(name: str, description: str, **properties: Mapping[str, Any]) -> T
         },
         trust=Trust.FULL,
         kind="responsibilities",
+        shown_in=("responsibilities",),
         seconds=20,
         changes=True,
-        reaches=KNOWN_FROM,
     )
 
 
@@ -86,7 +85,7 @@ class DutyKeeping:
         if title.casefold() in self._given:
             raise InputError(f"the configuration has a responsibility {title!r} already; choose another title")
         if scan(f"{title}\n{content}"):
-            raise InputError("its words read like an order to disregard others; say what is to be done instead")
+            raise Forbidden("its words read like an order to disregard others; say what is to be done instead")
         turn = self._assembly.turn
         with use_state(self._folder) as state, state:
             state.execute("BEGIN IMMEDIATE")  # two at once must not both find the title free
@@ -99,7 +98,7 @@ class DutyKeeping:
                 return f"Given up: {title}."
             held = [one.title for one in list_responsibilities(state, self._assembly.turn.agent)]
         if title.casefold() in self._given:
-            raise InputError(f"{title!r} stands in the configuration; only the owner can remove it, in foreword.yaml")
+            raise Forbidden(f"{title!r} stands in the configuration; only the owner can remove it, in foreword.yaml")
         raise InputError(f"there is no responsibility with exactly this title{suggest(title, held)}")
 
 

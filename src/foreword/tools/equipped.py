@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
+from foreword.assembly import Assembly
 from foreword.config.schema import Directory
-from foreword.tools import DELEGATING, FILES, NOTIFYING, SCHEDULING, SKILLS, WITH_STATE
+from foreword.tools import BUILT_IN, DELEGATING, FILES, NOTIFYING, SCHEDULING, SKILLS, WITH_STATE
 from foreword.tools.scheduling import CREATE, NOTIFY
 from foreword.turn import Tool, Toolset
 from foreword.words import Trust
@@ -32,8 +33,15 @@ def make_own(levels: tuple[Trust, ...]) -> Toolset:
 
 
 def open_to(tool: Tool, least: Trust) -> Tool:
-    """Open a tool for files to those who may read in a directory; what it writes can be read by them."""
-    return replace(tool, trust=max(tool.trust, least), reaches=least)
+    """Open a tool for files to those who may read in a directory."""
+    return replace(tool, trust=max(tool.trust, least))
+
+
+def equip_person(assembly: Assembly) -> Assembly:
+    """Give a person the built-in tools that their clearance allows, whatever tools the agent's model can use."""
+    allowed = BUILT_IN.allowed(assembly.clearance.level)
+    toolkit = replace(assembly.terms.toolkit, tools=allowed)
+    return replace(assembly, terms=replace(assembly.terms, toolkit=toolkit))
 
 
 def find_useless(*, known: bool, planned: bool, reached: bool) -> frozenset[str]:

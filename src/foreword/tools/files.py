@@ -63,7 +63,6 @@ WRITING = Tool(
     kind="files",
     changes=True,
     seconds=30,
-    reaches=Trust.INNER,
 )
 
 FILES = Toolset([LISTING, READING_FILES, SEARCHING, WRITING])

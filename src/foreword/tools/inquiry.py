@@ -12,6 +12,7 @@ from foreword.events.branch import lay_out
 from foreword.events.breaks import find_breaks, read_asked, show_causes
 from foreword.events.filter import ASKED, read_filter, read_text
 from foreword.events.line import show_branch, show_line, show_time, sum_up
+from foreword.events.outcomes import asks_for_errors, find_outcomes, show_outcomes
 from foreword.events.question import find_events, find_trace
 from foreword.events.reader import find_reader
 from foreword.events.spending import find_spending, show_spending
@@ -21,7 +22,7 @@ from foreword.sources.clock import find_zone
 from foreword.sources.ground import Ground
 from foreword.sources.section import quote
 from foreword.tools.answer import Answer
-from foreword.tools.introspection import FEW
+from foreword.tools.introspection import FEW, KIND
 
 SPACE = 3_000  # tokens of one answer
 
@@ -41,12 +42,12 @@ class Inquiry:
         self._zone, _ = find_zone(self._reader.timezone)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Answer:
-        """Run one tool."""
+        """Run one tool, under the name that the blueprint gives it."""
         tools: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-            "foreword_status": self.status,
-            "foreword_logs": self.logs,
-            "foreword_trace": self.trace,
-            "foreword_cost": self.cost,
+            self._name("status"): self.status,
+            self._name("logs"): self.logs,
+            self._name("trace"): self.trace,
+            self._name("cost"): self.cost,
         }
         if name not in self._assembly.terms.tools or name not in tools:
             raise UnknownName("tool", name, self._assembly.terms.tools.names & tools.keys())
@@ -71,10 +72,13 @@ class Inquiry:
         lines = (f"{show_time(record.time, self._zone)} {show_line(record)}" for record in found.records)
         text, shown = self._fill(lines)
         notes = [f"({found.notice})"] if found.notice else []
+        if asks_for_errors(wanted):
+            outcomes = self._ask(lambda log: find_outcomes(log, self._reader, found.records[:shown]))
+            notes += ["what became of these turns:", *show_outcomes(outcomes, self._zone)] if outcomes else []
         if rest := found.find_rest(shown, wanted):
             onward = {**arguments, "until": rest}
             call = ", ".join(f"{name}={show_argument(onward[name])}" for name in ASKED if onward.get(name) is not None)
-            notes.append(f"older: foreword_logs({call})")
+            notes.append(f"older: {self._name('logs')}({call})")
         head = f"{shown} events, the newest first; times in {self._zone.key}:" if shown > 1 else f"{self._zone.key}:"
         return "\n".join([head, text, *notes])
 
@@ -88,7 +92,7 @@ class Inquiry:
         start = found.records[0].time
         text, shown = self._fill(show_branch(branch, start) for branch in lay_out(found.records))
         left = len(found.records) - shown
-        more = f"({left:,} more; foreword_logs finds them by session and time)" if left else found.notice
+        more = f"({left:,} more; {self._name('logs')} finds them by session and time)" if left else found.notice
         return "\n".join(filter(None, [sum_up(found.records, self._zone), text, more]))
 
     def cost(self, arguments: Mapping[str, Any]) -> str:
@@ -98,9 +102,15 @@ class Inquiry:
         wanted = read_asked(texts, self._reader, self._now)
         spending = self._ask(lambda log: find_spending(log, self._reader, texts, self._now))
         breaks = self._ask(lambda log: find_breaks(log, self._reader, wanted))
-        lines = [*show_spending(spending, self._zone), *show_causes(breaks)]
+        lines = [*show_spending(spending, self._zone), *show_causes(breaks, self._name("trace"))]
         text, shown = self._fill(lines)
         return text if shown == len(lines) else f"{text}\n({len(lines) - shown:,} more; ask about a shorter time)"
+
+    def _name(self, which: str) -> str:
+        """Return the name that a tool has in this turn."""
+        tools = self._assembly.terms.tools.tools
+        known = (tool.name for tool in tools if tool.kind == KIND and tool.name.endswith(f"_{which}"))
+        return next(known, f"{self._assembly.terms.blueprint.log_tools}_{which}")
 
     def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         answer, _ = ask(self._folder, question)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foreword.assembly import Assembly
-from foreword.errors import InputError, UnknownName
+from foreword.errors import Forbidden, InputError, UnknownName
 from foreword.store.instructions import LONGEST, replace_instructions
 from foreword.store.state import use_state
 from foreword.tools.answer import Answer
@@ -39,6 +39,7 @@ INSTRUCTING = Toolset(
             },
             trust=INSTRUCTED,
             kind="instructions",
+            shown_in=("instructions",),
             seconds=20,
             changes=True,
         )
@@ -59,9 +60,9 @@ class Instructing:
         if name not in self._assembly.terms.tools or name not in INSTRUCTING:
             raise UnknownName("tool", name, self._assembly.terms.tools.names & INSTRUCTING.names)
         if has_company(turn):
-            raise InputError("standing instructions are changed in a private conversation, not where others read")
+            raise Forbidden("standing instructions are changed in a private conversation, not where others read")
         if not turn.user:
-            raise InputError("nobody is known to be speaking, so there is nobody to keep instructions for")
+            raise Forbidden("nobody is known to be speaking, so there is nobody to keep instructions for")
         text = arguments.get("instructions")
         if not isinstance(text, str):
             raise InputError("'instructions' is a text: the whole new instructions")

@@ -13,7 +13,7 @@ from itertools import count, islice
 from typing import Self
 
 from foreword.config.schema import Directory
-from foreword.errors import InputError, show_name
+from foreword.errors import Forbidden, InputError, show_name
 from foreword.frozen import frozen
 from foreword.sources.files import LARGEST, UnusableError, clean_name
 
@@ -220,6 +220,10 @@ def is_at(handle: int, place: str) -> bool:
     return False
 
 
+class ProtectedError(UnusableError):
+    """Tools may not write to this place; the message says why."""
+
+
 @contextmanager
 def explain(path: str) -> Iterator[None]:
     """Turn what goes wrong with a file into words for the agent."""
@@ -227,6 +231,8 @@ def explain(path: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise find_nothing(path) from None
+    except ProtectedError as error:
+        raise Forbidden(f"{show_name(path)} {error}") from None
     except (OSError, UnusableError) as error:
         raise InputError(f"{show_name(path)} {tell_error(error)}") from None
 
@@ -248,7 +254,7 @@ def split(path: str, rest: str) -> tuple[str, ...]:
     """Split the rest of a path into its parts; one that climbs is refused."""
     parts = tuple(part for part in rest.split("/") if part not in ("", "."))
     if ".." in parts or len(parts) > DEEP:
-        raise InputError(f"{show_name(path)} is refused; paths stay below the directories that you were given")
+        raise Forbidden(f"{show_name(path)} is refused; paths stay below the directories that you were given")
     return parts
 
 

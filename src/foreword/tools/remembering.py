@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from foreword.assembly import Assembly
-from foreword.errors import InputError, UnknownName, show_name
+from foreword.errors import Forbidden, InputError, UnknownName, show_name
 from foreword.memory import Hit, Memory, Note
 from foreword.memory.snippet import find_snippet
 from foreword.sources.document import one_line
@@ -115,7 +115,7 @@ class Remembering:
 
     def show(self, number: int, hit: Hit, query: str) -> str:
         """Show one result: where it stands, what it costs, the passage, and how to read on."""
-        text = find_snippet(hit.text, query, SNIPPET)
+        text = find_snippet(hit.text, query, SNIPPET).text
         head = f"{number}. {hit.path}, line {hit.first} ({self._count(text):,} tok)"
         heading = f" — {hit.heading}" if hit.heading else ""
         origin = f"\n({hit.provenance})" if hit.provenance else ""
@@ -194,7 +194,7 @@ class Remembering:
         own = {entry.path for entry in self._memory.find_own(turn.user, self._level)} if turn.user else set()
         owner = turn.user == self._ground.config.owner and self._level is Trust.FULL
         if owner and path not in own and not find_author(f"memory/{path}"):
-            raise InputError("what people wrote by hand is removed at the shell: foreword memory forget PATH")
+            raise Forbidden("what people wrote by hand is removed at the shell: foreword memory forget PATH")
         if path not in own and not owner:
             raise InputError(f"there is no {show_name(path)} of this person here")
         text = self._memory.forget(path, self._level)

@@ -27,7 +27,10 @@ SCHEDULING = Toolset(
                         "type": "string",
                         "description": "Minute, hour, day, month and weekday, such as 0 8 * * 1-5.",
                     },
-                    "at": {"type": "string", "description": "One date and time, such as 2026-12-24T18:00."},
+                    "at": {
+                        "type": "string",
+                        "description": "Once: 18:00, tomorrow 8:00, in 5 minutes, or 2026-12-24T18:00.",
+                    },
                     "zone": {"type": "string", "description": "The time zone; the person's own if left out."},
                     "name": {"type": "string", "maxLength": LONGEST_NAME, "description": "What it is known by."},
                     "delivery": {
@@ -42,6 +45,7 @@ SCHEDULING = Toolset(
             trust=Trust.FAMILIAR,
             kind="schedule",
             changes=True,
+            confirm=False,  # it acts for the one in whose name it is called, and its runs hold what needs a yes
             seconds=20,
         ),
         Tool(
@@ -64,6 +68,7 @@ SCHEDULING = Toolset(
             trust=Trust.FAMILIAR,
             kind="schedule",
             changes=True,
+            confirm=False,  # it acts for the one in whose name it is called, and its runs hold what needs a yes
             seconds=20,
         ),
     ]

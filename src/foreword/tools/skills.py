@@ -30,6 +30,7 @@ SKILLS = Toolset(
             },
             trust=Trust.FAMILIAR,
             kind="skills",
+            shown_in=("skills",),
             seconds=10,
         )
     ]

@@ -54,6 +54,7 @@ TASKS = Toolset(
             },
             trust=Trust.INNER,
             kind="tasks",
+            shown_in=("tasks", "task_title"),
             seconds=20,
         )
     ]

@@ -33,6 +33,7 @@ WORKFLOWS = Toolset(
             },
             trust=Trust.INNER,
             kind="workflow",
+            shown_in=("workflow",),
             seconds=20,
         )
     ]

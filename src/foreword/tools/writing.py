@@ -11,7 +11,7 @@ from typing import Protocol
 from foreword.blueprint.guard import FileGuard
 from foreword.frozen import frozen
 from foreword.sources.files import UnusableError
-from foreword.tools.premises import Folder, is_kept
+from foreword.tools.premises import Folder, ProtectedError, is_kept
 from foreword.words import Trust
 
 LARGEST = 1_000_000  # bytes of a written file
@@ -61,7 +61,7 @@ def write(start: Folder, parts: Sequence[str], new: NewFile, refuses: Callable[[
     if "\0" in new.text:
         raise UnusableError("was not written: its text has a NUL byte")
     if any(map(is_kept, parts)):
-        raise UnusableError("was not written: hidden names and configurations are not for tools")
+        raise ProtectedError("was not written: hidden names and configurations are not for tools")
     with ExitStack() as opened:
         folder = start
         for part in above:
@@ -85,7 +85,7 @@ def check_place(folder: Folder, name: str, refuses: Callable[[str], bool]) -> No
     """Refuse a place in the workspace that is not for files of an agent."""
     inside = folder.locate(name)
     if inside is not None and refuses(inside):
-        raise UnusableError("was not written: what prompts and memory are made of is not for write_file")
+        raise ProtectedError("was not written: what prompts and memory are made of is not for write_file")
 
 
 def check_old(folder: Folder, name: str, replaces: str) -> os.stat_result | None:

@@ -20,6 +20,16 @@ class Clearance:
     reason: str
     warnings: tuple[str, ...] = ()
 
+    def describe(self, situation: str) -> dict[str, str]:
+        """Return the facts of a `trust_resolved` event: the person, their own level, the ceiling and the result."""
+        return {
+            "user": self.user,
+            "trust": str(self.user_trust),
+            "situation": situation,
+            "ceiling": str(self.ceiling),
+            "effective": str(self.level),
+        }
+
 
 @frozen(eq=True)
 class Bound:

@@ -148,8 +148,8 @@ def shape_gemini(letter: Letter) -> dict[str, Any]:
 
 
 def shape_plain(letter: Letter) -> dict[str, Any]:
-    """Shape plain texts for an engine that takes nothing else: the system part, and what was said in turn."""
-    newest = [{"role": "user", "text": "\n\n".join(letter.newest)}] if letter.newest else []
+    """Shape plain texts for an engine that takes nothing else; the tail is a message of its own before the person's."""
+    newest = [{"role": "user", "text": text} for text in letter.newest]
     said = [{"role": message.role, "text": message.text} for message in letter.history]
     return {"system": letter.system, "messages": [*said, *newest]}
 

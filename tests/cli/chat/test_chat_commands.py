@@ -52,7 +52,7 @@ def test_why(once, provider):
     once("Hello.")
     run = once("/why")
     assert "[provider] api_error" in run.out
-    assert "2 errors" in run.out
+    assert "1 error" in run.out
 
 
 def test_why_the_cache_missed(once, folder):
@@ -151,12 +151,12 @@ def test_reload(once):
 
 
 def test_plan(once, provider):
-    """/plan turns plan mode on and shows the stored plan, and /plan accept leaves it and has the plan done."""
-    assert "plan mode is on" in once("/plan").out
+    """/plan on turns plan mode on, /plan shows the stored plan, and /plan accept leaves it and has the plan done."""
+    assert "plan mode is on" in once("/plan on").out
     provider.follow(Says(text="Goal: tea."), Says(text="Done."))
     once("Make tea.")
     assert "Plan mode is on" in provider.requests[0].raw.decode()
-    shown = once("/plan on").out
+    shown = once("/plan").out
     assert "plan 1, proposed" in shown
     assert "Goal: tea." in shown
     run = once("/plan accept")

@@ -141,7 +141,7 @@ def test_strangers(once, provider):
 
 
 def test_nobody_to_ask(once, provider, folder):
-    """Where nobody can be asked, nothing is changed: what is piped in may have been written by anybody."""
+    """Where nobody can be asked, the call is held: what is piped in may have been written by anybody."""
     (folder / "notes").mkdir()
     text = (folder / "foreword.yaml").read_text(encoding="utf-8")
     text = text.replace('claude-sonnet-5"', 'claude-sonnet-5", directories: [notes]')
@@ -149,10 +149,8 @@ def test_nobody_to_ask(once, provider, folder):
     call = Called(name="write_file", arguments={"path": "notes/tea.md", "text": "Green."})
     provider.follow(Says(calls=(call,)), Says(text="I could not."))
     run = once("Note the tea.")
-    assert (run.code, run.out) == (0, "I could not.\n")
-    assert "not allowed, since nobody can be asked here; foreword chat at a terminal asks: write_file" in run.err
-    assert "· write_file was not allowed" in run.err
-    assert "failed" not in run.err
+    assert (run.code, run.out.partition("\n\n")[0]) == (0, "I could not.")
+    assert "This waits for a yes:" in run.out
     assert not (folder / "notes" / "tea.md").exists()
 
 
@@ -177,7 +175,7 @@ def test_no_key(once, monkeypatch):
 
 
 def test_the_embedded_model_says_so(once, monkeypatch, tmp_path):
-    """Where the embedded model answers one message, stderr says why."""
+    """Where the embedded model answers one message, stderr says why, and how to get a real one."""
     pytest.importorskip("xllamacpp")
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     monkeypatch.setenv("FOREWORD_CACHE", str(tmp_path))
@@ -187,8 +185,9 @@ def test_the_embedded_model_says_so(once, monkeypatch, tmp_path):
     run = once("Hello")
     assert run.code == 1
     assert run.err.startswith(
-        "foreword: warning: no key is set for anthropic; answering with the embedded local:smollm2"
+        "foreword: warning: no key is set for anthropic, so a 135M model answers: trust the quotes from your files"
     )
+    assert "set ANTHROPIC_API_KEY" in run.err
 
 
 def test_earlier_messages_come_first(once, provider, folder):

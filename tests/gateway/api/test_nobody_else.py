@@ -5,11 +5,11 @@ from itertools import product
 
 import httpx2
 import pytest
-from served import serve_workspace
+from served import serve_workspace, show_answer
 
 from foreword.gateway.api.app import make_app
 from foreword.gateway.api.door import OPEN
-from foreword.testing import Says
+from foreword.testing import Called, Says
 
 DOCUMENT = make_app().openapi()
 ROUTES = [(path, method) for path, methods in DOCUMENT["paths"].items() for method in methods]
@@ -18,17 +18,23 @@ BODIES = {
     "/api/turns": {"text": "Hi", "session": "{session}"},
     "/api/turns/{turn}/answers": {"question": "q", "allowed": True},
     "/api/sessions": {},
+    "/api/sessions/{session}": {"plan": True},
+    "/api/held/{held}": {"allowed": True},
     "/api/schedules": {"say": "Hi", "cron": "0 8 * * *"},
     "/api/sessions/{session}/fork": {"turns": 1},
     "/api/explain": {"text": "Hi", "session": "{session}"},
     "/api/price": {"path": "memory/private/diary.md", "session": "{session}"},
     "/api/edits": {"path": "SOUL.md", "policy": "now"},
+    "/api/agents/{agent}/soul": {"soul": "Hi"},
+    "/api/agents/{agent}/identity": {"identity": "Hi"},
+    "/api/instructions": {"instructions": "Hi"},
     "/v1/chat/completions": {"model": "reid", "messages": [{"role": "user", "content": "Hi"}]},
 }
 # What a person may do without naming anything of another's; everything else has to be as if it did not exist.
 OWN = {
     "/healthz", "/readyz", "/v1/models", "/v1/models/{model}", "/api/sessions", "/api/schedules", "/api/memory",
-    "/api/memory/search", "/api/memory/entry", "/api/events", "/api/cost", "/api/cache",
+    "/api/memory/search", "/api/memory/entry", "/api/events", "/api/cost", "/api/cache", "/api/held",
+    "/api/notifications",
 }  # fmt: skip
 
 
@@ -71,14 +77,22 @@ def house(tmp_path_factory):
         "memory/private/diary.md": f"The word is {SECRET}.\n",
     }
     with serve_workspace(tmp_path_factory.mktemp("house"), files=files) as served:
-        served.provider.follow(Says(text=f"It is {SECRET}."))
+        wish = Called(name="update_instructions", arguments={"instructions": SECRET})
+        served.provider.follow(Says(text=f"It is {SECRET}."), Says(calls=(wish,)), Says(text="It waits."))
         with served.ask_as("alice") as client:
             headers = {"Idempotency-Key": "first"}
             told = client.post("/api/turns", json={"text": f"Say {SECRET}"}, headers=headers).json()
             planned = client.post("/api/schedules", json={"say": SECRET, "cron": "0 8 * * *"}).json()
+            client.post("/api/turns", json={"text": "Remember it."})
+            (held,) = client.get("/api/held").json()["held"]
         assert told["reply"] == f"It is {SECRET}."
         served.gateway.listeners.recorder.flush(60)
-        served.names = {"turn": told["turn"], "session": told["session"], "schedule": planned["schedule"]}
+        served.names = {
+            "turn": told["turn"],
+            "session": told["session"],
+            "schedule": planned["schedule"],
+            "held": held["held"],
+        }
         yield served
 
 
@@ -98,6 +112,7 @@ def test_nothing_of_the_first(house, user, route):
         "turn": "0123456789abcdef0123456789abcdef",
         "session": "fedcba9876543210fedcba9876543210",
         "schedule": "01234567",
+        "held": "0" * len(house.names["held"]),
     }
     with house.ask_as(user) as client:
         answer = ask(client, path, method, house.names)
@@ -107,7 +122,7 @@ def test_nothing_of_the_first(house, user, route):
         assert name not in answer.text
     if path not in OWN or path == "/api/memory/entry":
         assert answer.status_code == 404, answer.text
-        assert answer.text == missing.text
+        assert show_answer(answer) == show_answer(missing)
 
 
 @pytest.mark.parametrize("route", [one for one in ROUTES if one[0] not in OWN], ids=str)
@@ -116,7 +131,7 @@ def test_full_trust_reads_and_does_nothing_else(house, route):
     path, method = route
     with house.ask_as("carol") as client:
         answer = ask(client, path, method, house.names)
-    readable = method == "get" and path in ("/api/turns/{turn}", "/api/events/{turn}")
+    readable = method == "get" and path in ("/api/turns/{turn}", "/api/events/{turn}", "/api/instructions")
     assert answer.status_code == (200 if readable else 404), answer.text
     assert readable or SECRET not in answer.text
 
@@ -137,6 +152,7 @@ def test_the_first_has_it_all(house):
         for path in (f"/api/turns/{house.names['turn']}", f"/api/sessions/{house.names['session']}"):
             assert SECRET in client.get(path).text
         assert SECRET in client.get("/api/schedules").text
+        assert SECRET in client.get("/api/held").text
         assert SECRET in client.get("/api/memory/search", params={"query": SECRET}).text
 
 

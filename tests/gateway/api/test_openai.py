@@ -112,9 +112,7 @@ def test_words_before_a_tool(served):
 @pytest.mark.parametrize(
     ("more", "word"),
     [
-        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, "own tools"),
-        ({"functions": [{"name": "f", "parameters": {}}]}, "own tools"),
-        ({"tool_choice": "required"}, "own tools"),
+        ({"tool_choice": "required"}, "forces a call"),
         ({"n": 2}, "answers once"),
         ({"audio": {"voice": "x", "format": "wav"}}, "only text"),
         ({"modalities": ["text", "audio"]}, "only text"),
@@ -137,7 +135,7 @@ def test_refused_parameters(served, more, word):
     ],
 )
 def test_attachments(served, part):
-    """An attachment is refused clearly, wherever in the conversation it is."""
+    """An attachment in the newest message is refused clearly."""
     content = [{"type": "text", "text": "Look"}, part]
     with pytest.raises(openai.BadRequestError, match="attachments"):
         served.open_sdk().chat.completions.create(model="reid", messages=[{"role": "user", "content": content}])
@@ -161,10 +159,10 @@ def test_unknown_agent(served):
 
 
 def test_last_word(served):
-    """The last message is the person's, and says something."""
+    """The last message is not a system message, and says something."""
     client = served.open_sdk()
     with pytest.raises(openai.UnprocessableEntityError, match="last message"):
-        talk(client, "Hi", "Hello")
+        client.chat.completions.create(model="reid", messages=[{"role": "system", "content": "Be brief."}])
     with pytest.raises(openai.UnprocessableEntityError, match="says nothing"):
         talk(client, "  ")
 

@@ -66,7 +66,7 @@ def test_the_same_names_as_at_the_shell(house, tmp_path, capsys):
         assert {name: one[name] for name in shared} == {name: listed[key][name] for name in shared} | {
             "due": one["due"]
         }
-        assert one.keys() - shared == {"to"}
+        assert one.keys() - shared == {"to", "notes"}
 
 
 @pytest.mark.parametrize(

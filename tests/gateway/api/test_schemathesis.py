@@ -11,12 +11,17 @@ from served import serve_workspace
 from foreword.gateway.api.app import make_app
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
-# Well-formed and impossible is 422 (a time that is none, a fork behind the end); too long is 413.
+# Well-formed and impossible is 422 (a time that is none, a fork behind the end); too long is 413. Chat completions follow
+# OpenAI, which answers 400 to a feature that the model does not have (response_format, a forced tool, an attachment).
 CONFIG = """\
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "401", "404", "409", "422"]
 [checks.negative_data_rejection]
 expected-statuses = ["400", "401", "404", "405", "413", "415", "422"]
+[[operations]]
+include-path = "/v1/chat/completions"
+[operations.checks.positive_data_acceptance]
+expected-statuses = ["2xx", "400", "401", "404", "409", "422"]
 """
 
 

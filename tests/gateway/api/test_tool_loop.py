@@ -57,9 +57,13 @@ def test_search_and_logs(served):
 def test_instructions(served):
     """What a person asks for once is kept, and told to the agent in their next session, and in nobody else's."""
     arguments = {"instructions": "Always answer in bullet points."}
-    served.provider.follow(Says(calls=(Called(name="update_instructions", arguments=arguments),)), Says(text="I will."))
+    call = Says(calls=(Called(name="update_instructions", arguments=arguments),))
+    served.provider.follow(call, Says(text="If you allow it."), Says(text="I will."))
     with served.ask_as("bob") as client, served.ask_as("carol") as other:
-        assert client.post("/api/turns", json={"text": "Always answer in bullet points."}).json()["reply"] == "I will."
+        client.post("/api/turns", json={"text": "Always answer in bullet points."})
+        (held,) = client.get("/api/held").json()["held"]
+        turn = client.post(f"/api/held/{held['held']}", json={"allowed": True}).json()["turn"]
+        assert served.do(served.gateway.wait(turn)).text == "I will."
         client.post("/api/sessions", json={})
         for asking, told in ((client, True), (other, False)):
             asking.post("/api/turns", json={"text": "Hello"})
@@ -92,14 +96,14 @@ def test_asked(tmp_path, allowed):
 
 
 def test_not_asked(tmp_path):
-    """Over chat completions nobody can be asked, so the tool is used as the owner's configuration allows."""
+    """Over chat completions nobody can be asked, so the call is held."""
     lamp = Lamp()
     script = (Says(calls=(Called(name="lamp", arguments={}),)), Says(text="Done."))
     with serve_workspace(tmp_path, *script, options=light(lamp)) as served:
         said = [{"role": "user", "content": "Light!"}]
         answer = served.open_sdk().chat.completions.create(model="reid", messages=said)
-    assert answer.choices[0].message.content == "Done."
-    assert lamp.lit == 1
+    assert answer.choices[0].message.content.startswith("Done.\n\nNothing was done yet.")
+    assert lamp.lit == 0
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,16 @@ class House:
         """List what the log has of scheduled runs."""
         return self.served.list_events(channel="scheduled")
 
+    def allow(self, way):
+        """Allow the call that waits for a yes as alice, on the web or on Telegram, and wait until it has run."""
+        if way == "telegram":
+            self.say_on_telegram("/allow")
+        else:
+            with self.served.ask_as("alice") as client:
+                (held,) = client.get("/api/held").json()["held"]
+                client.post(f"/api/held/{held['held']}", json={"allowed": True})
+        wait(lambda: any(one["metadata"].get("status") == "ok" for one in self.served.list_events(type="tool_call")))
+
     def begin(self, way):
         """Begin a new session on the web or on Telegram."""
         channel = "web" if way == "web" else "telegram"
@@ -129,11 +139,13 @@ def test_telegram(open_house):
 
 @pytest.mark.parametrize("way", ["web", "telegram"])
 def test_bullet_points(open_house, way):
-    """3 and 4: a wish is kept by update_instructions, and a new session reads it from the store."""
+    """3 and 4: a wish is kept by update_instructions once the person says yes, and a new session reads it."""
     with open_house() as house:
         call = Called(name="update_instructions", arguments={"instructions": WISH})
-        house.provider.follow(Says(calls=(call,)), Says(text="I will."), Says(text="- Good."))
-        assert house.say(way, "always respond in bullet points")[0] == "I will."
+        house.provider.follow(Says(calls=(call,)), Says(text="I will."), Says(text="Done."), Says(text="- Good."))
+        reply, _ = house.say(way, "always respond in bullet points")
+        assert reply.startswith("I will.\n\nNothing was done yet. This waits for a yes:")
+        house.allow(way)
         house.begin(way)
         _, told = house.say(way, "How are you today?")
         used = house.served.list_events(type="tool_call")

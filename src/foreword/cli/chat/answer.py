@@ -6,6 +6,7 @@ from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.live import Live
+from rich.padding import Padding
 from rich.segment import Segment, Segments
 from rich.spinner import Spinner
 from rich.text import Text
@@ -14,11 +15,15 @@ from foreword.cli.chat.clean import clean, clean_line
 from foreword.cli.chat.page import Page, split
 from foreword.frozen import frozen
 from foreword.gateway.message import Reply, State
-from foreword.runtime.ears import Anew, Calling, Delta, Returned, Words
+from foreword.runtime.ears import Anew, Calling, Delta, Recalled, Returned, Words
+from foreword.sources.passage import Passage
 
 TICK = 0.1  # seconds between two pictures of an answer that grows
 BEHIND = "Your message is kept, and will be answered after the one before it."
-RUNS = "It is tried again while foreword chat or foreword serve runs in this workspace."
+RUNS = (
+    "It is tried again while foreword chat or foreword serve runs in this workspace; "
+    "/model NAME tries another model at once, and /drop gives the message up."
+)
 CUT = "(cut: the answer reached its limit)"
 ANEW = "the model is asked again; what it had begun to say does not count"
 
@@ -84,6 +89,8 @@ class Written:
         self.rest()
         if isinstance(piece, Anew):
             self._heard = ""
+        if isinstance(piece, Recalled):
+            print("\n".join(map(quote, piece.passages)), end="\n\n", file=self._aside, flush=True)
         if note := tell(piece):
             print(note, file=self._aside, flush=True)
 
@@ -132,6 +139,9 @@ class Drawn:
         self._settle()
         if isinstance(piece, Anew):
             self._heard = ""
+        if isinstance(piece, Recalled):
+            for one in piece.passages:
+                self._above(Padding(Text(quote(one), style="dim"), (0, 0, 0, 2)))
         if note := tell(piece):
             self._above(Text(f"  {note}", style="dim", overflow="ellipsis", no_wrap=True))
         self._start()
@@ -191,7 +201,7 @@ class Drawn:
             self._above(Page(rest))
         self._rest = ""
 
-    def _above(self, what: Page | Text) -> None:
+    def _above(self, what: Page | Text | Padding) -> None:
         """Print something that stays, above what still changes."""
         if self._live:
             self._live.update(Text(), refresh=True)  # else the old picture is drawn once more below
@@ -225,3 +235,11 @@ def tell(piece: Piece) -> str:
             return f"· {ANEW}"
         case _:
             return ""
+
+
+def quote(passage: Passage) -> str:
+    """Quote a passage, with the file and the line it begins in."""
+    text = f"{passage.heading}: {passage.text.removeprefix('- ')}" if passage.heading else passage.text
+    line = f", line {passage.line}" if passage.line else ""
+    whose = f" ({passage.origin})" if passage.origin else ""
+    return f"> {clean_line(text)}\n  {clean_line(passage.file + line + whose)}"

@@ -7,7 +7,7 @@ from foreword.cli.chat.clean import clean_line
 from foreword.cli.chat.talk import Talk
 from foreword.cli.equipment import check_provider
 from foreword.cli.output import warn
-from foreword.cli.turns import find_losses
+from foreword.cli.turns import find_hints, find_losses
 from foreword.config.environment import Secrets
 from foreword.errors import ForewordError
 
@@ -32,3 +32,4 @@ def find_doubts(talk: Talk, *, files: bool) -> Iterator[str]:
         if assumed := assembly.terms.meter.facts.assumed:
             yield assumed
         yield from find_losses(assembly) if files else ()
+        yield from find_hints(assembly) if files else ()

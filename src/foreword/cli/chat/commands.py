@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from foreword.cli.chat.held import allow, deny
 from foreword.cli.chat.looking import show_context, show_cost, show_memory, show_tasks, show_why
 from foreword.cli.chat.slash import Slash
-from foreword.cli.chat.steering import begin_anew, choose_model, leave, plan, reload, resume, show_sessions
+from foreword.cli.chat.steering import begin_anew, choose_model, drop, leave, plan, reload, resume, show_sessions
 from foreword.cli.chat.talk import Talk
 
 
@@ -26,7 +27,9 @@ COMMANDS: Mapping[str, Slash] = {
             about="what the agent would be told next, or was told last",
             run=show_context,
         ),
-        Slash(name="why", arguments="[SLOT]", about="why a slot is as it is, or what the last turn did", run=show_why),
+        Slash(
+            name="why", arguments="[SLOT]", about="why a slot is as it is, or what the newest turn did", run=show_why
+        ),
         Slash(name="cost", about="what this session and today cost", run=show_cost),
         Slash(
             name="memory",
@@ -38,10 +41,20 @@ COMMANDS: Mapping[str, Slash] = {
         Slash(
             name="plan",
             arguments="[on|off|accept]",
-            about="turn plan mode on or off and show the stored plan; accept has it done",
+            about="whether plan mode is on, and the stored plan; on and off switch, accept has the plan done",
             run=plan,
         ),
-        Slash(name="model", arguments="[NAME]", about="the model, or another one for this session", run=choose_model),
+        Slash(
+            name="allow", arguments="[ID]", about="run a call that waits for your yes, or list those that do", run=allow
+        ),
+        Slash(name="deny", arguments="[ID]", about="drop a call that waits for your yes", run=deny),
+        Slash(
+            name="model",
+            arguments="[NAME]",
+            about="the model, or another one for this session, which retries what waits",
+            run=choose_model,
+        ),
+        Slash(name="drop", arguments="[NUMBER|all]", about="give up a message that waits for its answer", run=drop),
         Slash(name="new", about="begin a new session", run=begin_anew),
         Slash(name="sessions", about="the sessions that could go on here", run=show_sessions),
         Slash(name="resume", arguments="ID", about="go on with an earlier session", run=resume),

@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from foreword.cli.command import Command
+from foreword.cli.turns import MODES
 from foreword.errors import InputError
 
 NEEDED = "foreword[gateway]"
@@ -14,11 +15,13 @@ def add_options(parser: ArgumentParser) -> None:
     who = parser.add_argument_group("who and where")
     who.add_argument("--agent", metavar="NAME", default="", help="the agent; else the first one of the configuration")
     who.add_argument("--user", metavar="NAME", help="the person who speaks; else the owner of the workspace")
-    who.add_argument("--situation", metavar="NAME", default="dm", help="the situation; else dm")
+    who.add_argument("--room", metavar="NAME", default="", help="speak in this room, where others read the reply")
+    who.add_argument("--situation", metavar="NAME", help="the situation; else that of the room, else dm")
     who.add_argument("--session", metavar="ID", default="", help="go on with this session; else with the last one")
     who.add_argument("--new", action="store_true", help="begin a new session")
     how = parser.add_argument_group("how")
     how.add_argument("--model", metavar="NAME", default="", help="the model of the session, as provider:name")
+    how.add_argument("--mode", choices=MODES, help="how much the model is told; else by the model")
     how.add_argument("--project", metavar="DIR", help="the folder of the project that is open")
 
 
@@ -47,7 +50,7 @@ COMMAND = Command(
         "foreword chat",
         'foreword chat "What is on this week?"',
         'git diff | foreword chat --new "Anything odd in this?"',
-        "foreword chat --user bob --situation group",
+        "foreword chat --user bob --room kitchen",
         "foreword chat /cost",
     ),
     add_options=add_options,

@@ -1,17 +1,22 @@
 """What a chat says first: who is there, which model answers and why, what may be seen, and which session goes on."""
 
+import asyncio
 from collections.abc import Iterator
 
 from foreword.cli.chat.talk import Talk
 from foreword.cli.output import count
 from foreword.events.line import show_time
 from foreword.gateway.past import Kind
+from foreword.runtime.choosing import describe_embedded
+from foreword.runtime.discovery import find_servers
 
 SHORT = 8  # digits of an id that are shown
 
 
 async def greet(talk: Talk) -> None:
-    """Say who is there and where the conversation goes on."""
+    """Say that a very small model answers, if one does; then who is there and where the conversation goes on."""
+    if line := await describe_model(talk, "type /model"):
+        talk.note(line)
     talk.note(" · ".join(introduce(talk)))
     talk.note(await tell_session(talk))
 
@@ -20,7 +25,7 @@ def introduce(talk: Talk) -> Iterator[str]:
     """Say agent, model and clearance."""
     found = talk.found
     yield found.lane.agent
-    yield show_model(talk)
+    yield talk.choose().model
     yield f"clearance {found.clearance.level}, because {found.clearance.reason}"
 
 
@@ -45,3 +50,13 @@ def show_model(talk: Talk) -> str:
     """Show the model that answers, and why it is that one where it is not the one that was configured."""
     chosen = talk.choose()
     return f"{chosen.model} ({chosen.reason})" if chosen.reason else chosen.model
+
+
+async def describe_model(talk: Talk, switch: str) -> str:
+    """Say why a very small model answers and how to get a real one; nothing where the named model answers."""
+    chosen = talk.choose()
+    if not chosen.reason:
+        return ""
+    config = talk.gateway.workspace.config
+    servers = await asyncio.to_thread(find_servers, config, talk.environ)
+    return describe_embedded(chosen, config.agents[talk.found.lane.agent].model, servers, switch)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from foreword.assembly import Assembly
 from foreword.blueprint.select import tell_left_out
 from foreword.cli import cost, explain, trace
+from foreword.cli.chat.answer import tell_end
 from foreword.cli.chat.clean import clean
 from foreword.cli.chat.talk import Talk
 from foreword.cli.events import Desk, find_desk
@@ -71,7 +72,7 @@ def find_sent(talk: Talk) -> "list[Sent]":
 
 
 async def show_why(talk: Talk, rest: str) -> str:
-    """Show why a slot is as it is, or what the ledger and the cache did in the last turn, and then all that it did."""
+    """Show why a slot is as it is; without one, explain the newest turn: its state, its cache, and all that it did."""
     if rest:
         for line in explain_slot(list((await talk.foresee()).rows()), rest):
             print_text(clean(line))
@@ -82,6 +83,9 @@ async def show_why(talk: Talk, rest: str) -> str:
 
     if not talk.turn:
         raise InputError(f"{NOTHING_YET}; /why SLOT says why a slot is as it is, and /context lists them")
+    reply = await talk.gateway.find(talk.turn)
+    if reply and not reply.state.ended:
+        print_text(clean(f"this message is {reply.state}: {tell_end(reply)}"))
     desk = sit_down(talk)
     found = desk.ask(lambda log: find_trace(log, desk.reader, talk.turn))
     for line in explain_cache(found.records):
@@ -89,7 +93,7 @@ async def show_why(talk: Talk, rest: str) -> str:
     if found.records:
         trace.show(list(lay_out(found.records)), found.records, desk)
     else:
-        print("nothing is recorded of the last turn")
+        print("nothing is recorded of the newest turn")
     return ""
 
 
@@ -127,12 +131,13 @@ async def show_cost(talk: Talk, _: str) -> str:
 
 
 async def show_memory(talk: Talk, rest: str) -> str:
-    """List what is remembered, or search in it, at the clearance of the session."""
+    """List what is remembered, or search in it, at the clearance of the session; no model is needed for it."""
     from foreword.events.reader import find_context
     from foreword.events.trace import Trace
+    from foreword.tools.equipped import equip_person
     from foreword.tools.telling import tell_answer
 
-    assembly = talk.look()
+    assembly = equip_person(talk.look())
     name = "memory_search" if rest else "memory_list"
     if name not in assembly.terms.tools:
         raise InputError(

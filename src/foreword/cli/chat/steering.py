@@ -1,10 +1,14 @@
 """Commands that steer: the session, its model, and what is read from the disk."""
 
 from foreword.cli.chat.greeting import SHORT, show_model, tell_session
+from foreword.cli.chat.later import shorten
 from foreword.cli.chat.page import Page
 from foreword.cli.chat.talk import Talk
+from foreword.cli.output import count
 from foreword.errors import ConfigError, InputError
+from foreword.events.reloads import INSTEAD, STILL
 from foreword.sources.builtin import read_prompt
+from foreword.sources.files import Files
 from foreword.words import Pace, Trust
 
 SHOWN = 10  # sessions of one list
@@ -46,26 +50,48 @@ async def resume(talk: Talk, rest: str) -> str:
 
 
 async def choose_model(talk: Talk, rest: str) -> str:
-    """Show the model, or switch to another one for this session."""
-    if rest:
-        await talk.set_model(rest)
+    """Show the model, or switch to another one for this session, which retries the messages that wait."""
+    retried = await talk.set_model(rest) if rest else 0
     talk.note(show_model(talk))
+    if retried:
+        talk.note(f"{count(retried, 'waiting message')} {'is' if retried == 1 else 'are'} tried again now")
+    return ""
+
+
+async def drop(talk: Talk, rest: str) -> str:
+    """Give up a message that waits for its answer: the only one, one by its number, or all."""
+    waiting = await talk.list_waiting()
+    if not waiting:
+        raise InputError("no message of this session waits for an answer")
+    if rest == "all" or (not rest and len(waiting) == 1):
+        chosen = waiting
+    elif rest.isascii() and rest.isdigit() and 1 <= int(rest) <= len(waiting):
+        chosen = [waiting[int(rest) - 1]]
+    else:
+        for number, one in enumerate(waiting, 1):
+            talk.note(f"{number}  {shorten(one.asked)}")
+        raise InputError(f"{count(len(waiting), 'message')} wait; write /drop NUMBER or /drop all")
+    for one in chosen:
+        dropped = await talk.gateway.stop(one.reply.turn)
+        talk.note(f"dropped: {shorten(one.asked)}" if dropped else f"answered already: {shorten(one.asked)}")
     return ""
 
 
 async def plan(talk: Talk, rest: str) -> str:
-    """Turn plan mode on or off and show the plan that is stored, or have it done."""
+    """Show plan mode and the stored plan, switch it on or off, or accept the plan and have it done."""
     if rest == "accept":
         accepted = await talk.accept_plan()
         talk.note(f"plan {accepted.id} is accepted, and plan mode is off")
         return read_prompt("chat/accepted")
     if rest not in ("", "on", "off"):
         raise InputError("write /plan, /plan on, /plan off or /plan accept")
-    on = rest == "on" if rest else not (talk.session and talk.session.plan)
-    await talk.set_plan(on=on)
-    talk.note("plan mode is on: the agent plans and does nothing" if on else "plan mode is off")
-    session = await talk.hold()
-    for stored in list(await talk.gateway.sessions.list_plans(session.id))[:1]:
+    if rest:
+        await talk.set_plan(on=rest == "on")
+    session = talk.session
+    on = bool(session and session.plan)
+    how = "" if rest else f"; /plan {'off' if on else 'on'} switches it {'off' if on else 'on'}"
+    talk.note(f"plan mode is {'on: the agent plans and does nothing' if on else 'off'}{how}")
+    for stored in list(await talk.gateway.sessions.list_plans(session.id))[:1] if session else ():
         talk.note(f"plan {stored.id}, {stored.state}; /plan accept has it done")
         talk.console.print(Page(stored.text))
     return ""
@@ -87,7 +113,16 @@ async def reload(talk: Talk, _: str) -> str:
     talk.note(f"changed: {', '.join(changed)}" if changed else "nothing has changed")
     if restart:
         talk.note(f"needs a restart: {', '.join(restart)}")
+    if talk.found.clearance.level is Trust.FULL:
+        for line in tell_spoiled(workspace.files):
+            talk.note(line)
     return ""
+
+
+def tell_spoiled(files: Files) -> list[str]:
+    """Say which files cannot be used, and what is used instead."""
+    held = [f"{path} {trouble.reason}; {STILL}" for path, trouble in sorted(files.faults.items())]
+    return [*held, *(f"{path} {trouble.reason}; {INSTEAD}" for path, trouble in sorted(files.losses.items()))]
 
 
 def note_slots(talk: Talk) -> list[str]:

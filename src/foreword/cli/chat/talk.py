@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ from foreword.assembly import Assembly
 from foreword.cli.chat.answer import Answer, Declined
 from foreword.cli.chat.bell import Bell
 from foreword.cli.chat.clean import clean
-from foreword.cli.chat.later import Later, note
+from foreword.cli.chat.later import LATER, Later, note
 from foreword.cli.chat.weights import fetch_weights
 from foreword.config import Config
 from foreword.errors import InputError, show_name
@@ -22,7 +23,7 @@ from foreword.gateway.channels.fetched import hand_in
 from foreword.gateway.channels.terminal import Terminal
 from foreword.gateway.gateway import Gateway
 from foreword.gateway.lane import Found, find_lane
-from foreword.gateway.message import Incoming, Reply
+from foreword.gateway.message import Accepted, Exchange, Incoming, Reply
 from foreword.gateway.router import place
 from foreword.gateway.session import Session
 from foreword.runtime.choosing import Chosen, choose_model
@@ -52,7 +53,7 @@ class Talk:
     def __init__(self, gateway: Gateway, terminal: Terminal, environ: Mapping[str, str], seat: Seat) -> None:
         self.gateway = gateway
         self.console = seat.console
-        self.later = Later(gateway, seat.console)
+        self.later = Later(gateway, seat.console, lambda: self.zone)
         self.session: Session | None = None
         """The session that goes on; None until something is said in the first one."""
         self.turn = ""
@@ -75,6 +76,11 @@ class Talk:
         return self.place.user == config.owner and self.found.clearance.level is Trust.FULL
 
     @property
+    def asks(self) -> bool:
+        """Whether the person can be asked before something is changed."""
+        return self._terminal.asks
+
+    @property
     def place(self) -> Incoming:
         """A message without words: who speaks, with whom, and where."""
         return place(self._terminal.hear(""), self.gateway.workspace.config)
@@ -94,6 +100,12 @@ class Talk:
         """Say something, show the answer as it comes, and return what came of it."""
         session = self.session.id if self.session else ""
         accepted = await hand_in(self.gateway.receive, self._terminal.hear(text, session))
+        reply = await self.follow(accepted)
+        self.session = await self.gateway.sessions.find(accepted.session)
+        return reply
+
+    async def follow(self, accepted: Accepted) -> Reply:
+        """Show the answer of a turn as it comes, and return what came of it."""
         self.turn = accepted.turn
         self.later.known.add(accepted.turn)
         answer = self._seat.screen()
@@ -107,7 +119,6 @@ class Talk:
         finally:
             answer.rest()
         answer.end(reply)
-        self.session = await self.gateway.sessions.find(accepted.session)
         return reply
 
     async def _listen(self, turn: str, answer: Answer) -> None:
@@ -141,6 +152,16 @@ class Talk:
         if self.session:
             await self.later.catch_up(self.session.id)
 
+    async def watch(self) -> None:
+        """Show what the agent sends by itself as soon as it comes, until cancelled."""
+        while True:
+            with suppress(sqlite3.Error):  # a busy disk is looked at again
+                if self.session is None:
+                    await self.go_on()  # a scheduled run may have begun the conversation
+                if self.session:
+                    await self.later.show_notifications(self.session.id)
+            await asyncio.sleep(LATER)
+
     async def hold(self) -> Session:
         """Hold a session, which is begun if there is none yet."""
         if self.session is None:
@@ -158,13 +179,16 @@ class Talk:
             await self._enter(session)
 
     async def _enter(self, session: Session) -> None:
-        past = await self.gateway.sessions.read(session.id)
-        self.session, self.turn = session, past[-1].turn if past else ""
+        self.session, self.turn = session, await self.gateway.sessions.find_newest_turn(session.id)
+
+    async def list_waiting(self) -> list[Exchange]:
+        """List this person's messages in this session that are not answered yet, the oldest first."""
+        found = await self.gateway.sessions.list_unfinished(self.session.id) if self.session else ()
+        return [one for one in found if one.reply.user == self.place.user]
 
     async def list_sessions(self) -> list[Session]:
         """List the sessions of this very place: another clearance is another conversation."""
-        lane = self.found.lane
-        return [one for one in await self.gateway.sessions.list(self.place.user) if one.lane == lane]
+        return list(await self.gateway.sessions.list_lane(self.found.lane))
 
     async def resume(self, beginning: str) -> None:
         """Go on with an earlier session, named by its id or the first digits of it."""
@@ -183,8 +207,11 @@ class Talk:
         config = self.gateway.workspace.config
         return choose_model(named or config.agents[self.found.lane.agent].model, config, self.environ)
 
-    async def set_model(self, name: str) -> None:
-        """Have another model answer in this session; one that cannot be opened changes nothing."""
+    async def set_model(self, name: str) -> int:
+        """Switch this session to another model and retry its queued messages with it; return how many there are.
+
+        A model that cannot be opened changes nothing.
+        """
         config = self.gateway.workspace.config
         models = open_models(config, self.environ)
         try:
@@ -193,8 +220,8 @@ class Talk:
             await models.close()
         await asyncio.to_thread(fetch_weights, name, config, self.environ)
         session = await self.hold()
-        await self.gateway.sessions.set_model(session.id, name)
         self.session = replace(session, model=name)
+        return await self.gateway.set_model(session.id, name)
 
     async def accept_plan(self) -> Plan:
         """Accept the newest plan, which lets the agent act."""
@@ -220,11 +247,14 @@ class Talk:
             agent=self.found.lane.agent,
             user=self.place.user,
             channel=self.place.channel,
+            room=self.place.room,
             situation=self.place.situation,
             session=session.id if session else "",
             project=self.place.project,
+            cwd=self.place.cwd,
             plan=bool(session and session.plan),
             model=self.choose().model,
+            mode=self.place.mode,
         )
         return self.gateway.workspace.assemble(turn)
 

@@ -17,7 +17,8 @@ from foreword.cli.chat.answer import Answer, Unheard, open_answer
 from foreword.cli.chat.beforehand import warn_anew
 from foreword.cli.chat.clean import clean, clean_line
 from foreword.cli.chat.commands import COMMANDS
-from foreword.cli.chat.greeting import greet
+from foreword.cli.chat.greeting import describe_model, greet
+from foreword.cli.chat.held import show_held
 from foreword.cli.chat.keyboard import forget_typed, quiet_keys
 from foreword.cli.chat.line import make_line
 from foreword.cli.chat.slash import Typed, choose, read_typed
@@ -25,15 +26,17 @@ from foreword.cli.chat.steering import note_slots
 from foreword.cli.chat.talk import Seat, Talk
 from foreword.cli.chat.weights import fetch_weights
 from foreword.cli.main import describe, is_utf8
-from foreword.cli.output import complain, count, make_plain, print_json, warn
+from foreword.cli.output import complain, count, make_plain, print_json, warn, warn_of_names
 from foreword.cli.place import find_environ, open_here
-from foreword.cli.turns import find_project
-from foreword.errors import ForewordError, InputError
+from foreword.cli.turns import find_cwd, find_project, warn_unlisted
+from foreword.errors import ForewordError, InputError, UnknownName
+from foreword.gateway.beside import beside
 from foreword.gateway.channels.terminal import Terminal
 from foreword.gateway.message import Exchange, Reply, State
-from foreword.gateway.opening import open_gateway
+from foreword.gateway.opening import Options, open_gateway
 from foreword.runtime.choosing import choose_model
 from foreword.store.state import in_words
+from foreword.words import Mode
 from foreword.workspace import STATE, Workspace
 
 FAILED = 1
@@ -65,7 +68,9 @@ def have_model(args: Namespace, workspace: Workspace, environ: Mapping[str, str]
     """Have everything here that the model needs before anybody waits for its answer."""
     config = workspace.config
     agent = args.agent or next(iter(config.agents))
-    named = args.model or (config.agents[agent].model if agent in config.agents else "")
+    if agent not in config.agents:
+        raise UnknownName("agent", agent, config.agents)
+    named = args.model or config.agents[agent].model
     fetch_weights(choose_model(named, config, environ).model, config, environ)
 
 
@@ -89,19 +94,30 @@ def find_message(args: Namespace) -> str | None:
 async def converse(args: Namespace, workspace: Workspace, environ: Mapping[str, str], message: str | None) -> int:
     """Open the gateway and talk."""
     user = workspace.config.owner if args.user is None else args.user
-    terminal = Terminal(user, agent=args.agent, situation=args.situation, project=find_project(args.project))
+    terminal = Terminal(
+        user,
+        agent=args.agent,
+        room=args.room,
+        situation=args.situation or "",
+        project=find_project(args.project),
+        cwd=find_cwd(),
+        mode=Mode(args.mode) if args.mode else None,
+        asks=bool(sys.stdin and sys.stdin.isatty()),  # what is piped in may have been written by anybody
+    )
+    warn_unlisted(args.room, workspace.config)
     console = Console(highlight=False, markup=False, emoji=False)
     screen: Callable[[], Answer] = Unheard if args.json else lambda: open_answer(console)
-    ask = ask_person if sys.stdin.isatty() else ask_nobody
-    async with open_gateway(workspace, environ) as gateway:
-        talk = Talk(gateway, terminal, environ, Seat(console=console, screen=screen, ask=ask))
-        for warning in talk.found.clearance.warnings:
-            warn(clean_line(warning))
+    # An open chat fires what is due where no bot is configured: with one, foreword serve runs anyway and delivers.
+    options = Options(scheduling=message is None and workspace.config.telegram is None)
+    async with open_gateway(workspace, environ, options) as gateway:
+        talk = Talk(gateway, terminal, environ, Seat(console=console, screen=screen, ask=ask_person))
+        warn_of_names(map(clean_line, talk.found.clearance.warnings), user, workspace.config.users)
         await choose_session(talk, args)
         if message is not None:
             return await answer_once(talk, message, json=args.json)
         await greet(talk)
         await talk.catch_up()
+        await show_held(talk)
         note_slots(talk)
         warn_at_terminal(talk)
         with quiet_keys():
@@ -141,8 +157,8 @@ async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
 
 async def warn_first(talk: Talk) -> None:
     """Warn where another model answers than the one that is named, something is of no use, or messages come first."""
-    if reason := talk.choose().reason:
-        warn(reason)
+    if line := await describe_model(talk, "--model"):
+        warn(line)
     warn_anew(talk)
     session = talk.session
     if session and (waiting := len(await talk.gateway.sessions.list_unfinished(session.id))):
@@ -166,7 +182,8 @@ async def answer_lines(talk: Talk) -> int:
     while True:
         try:
             with patch_stdout(raw=True), talk.bell.free():
-                text = await line.prompt_async(handle_sigint=False)
+                async with beside(talk.watch()):
+                    text = await line.prompt_async(handle_sigint=False)
             warned = False
             if text.strip():
                 await answer_line(talk, text)
@@ -221,12 +238,6 @@ async def ask_person(question: str) -> bool:
     except EOFError:
         return False
     return said.strip().lower() in ("y", "yes")
-
-
-async def ask_nobody(question: str) -> bool:
-    """Refuse where nobody can be asked: what is piped in may have been written by anybody."""
-    complain(f"not allowed, since nobody can be asked here; foreword chat at a terminal asks: {question}")
-    return False
 
 
 def write_reply(reply: Reply) -> object:

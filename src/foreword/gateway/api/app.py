@@ -10,13 +10,17 @@ from fastapi import FastAPI
 from foreword import __version__
 from foreword.config.schema import Config, HttpServer
 from foreword.gateway.api import (
+    agents,
     cache,
     chat,
     explain,
     health,
+    held,
+    instructions,
     log,
     memory,
     models,
+    notifications,
     price,
     reload,
     schedules,
@@ -25,8 +29,8 @@ from foreword.gateway.api import (
 )
 from foreword.gateway.api.door import Door
 from foreword.gateway.api.faults import add_faults
-from foreword.gateway.api.spoken import Spoken
 from foreword.gateway.api.terms import Terms
+from foreword.gateway.api.waiters import Waiters
 from foreword.gateway.tokens import Tokens
 from foreword.workspace import STATE
 
@@ -37,11 +41,15 @@ ROUTERS = (
     chat.router,
     models.router,
     turns.router,
+    held.router,
     sessions.router,
     schedules.router,
+    notifications.router,
     explain.router,
     price.router,
     memory.router,
+    agents.router,
+    instructions.router,
     log.router,
     cache.router,
     reload.router,
@@ -57,6 +65,8 @@ def make_app() -> FastAPI:
         title="Foreword",
         version=__version__,
         description=ABOUT,
+        license_info={"name": "Apache 2.0", "identifier": "Apache-2.0"},
+        servers=[{"url": "/", "description": "Where `foreword serve` listens; http://127.0.0.1:8707 unless set."}],
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
@@ -102,6 +112,6 @@ def create_app(gateway: "Gateway", settings: HttpServer) -> FastAPI:
     app = make_app()
     app.router.lifespan_context = live
     app.state.gateway = gateway
-    app.state.spoken = Spoken()
+    app.state.waiters = Waiters(gateway.stop)
     app.add_middleware(Door, terms=terms, tokens=tokens, config=find_config, recorder=gateway.listeners.recorder)
     return app

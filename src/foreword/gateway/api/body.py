@@ -11,6 +11,7 @@ from foreword.gateway.api.faults import Fault
 
 MOST = 4 * 1024 * 1024  # bytes; a client that keeps no session sends its whole conversation each time
 DRAINED = 4 * MOST  # read and thrown away, so that who sends too much can read why it is refused
+HUNG_UP = "hung_up"  # the name in a request's state
 SLOWEST = 30.0  # seconds in which a body has to be there
 
 
@@ -83,15 +84,17 @@ def write(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def hand_on(body: bytes, receive: Receive) -> Receive:
-    """Hand a body that was read to whoever reads it next; after it comes what comes."""
+def hand_on(body: bytes, receive: Receive, state: dict[str, Any]) -> Receive:
+    """Return a `receive` that replays the buffered body, then delegates and notes a client that hangs up."""
     given = False
 
-    async def hand_on() -> Message:
+    async def replay() -> Message:
         nonlocal given
         if given:
-            return await receive()
+            message = await receive()
+            state[HUNG_UP] = message["type"] == "http.disconnect"
+            return message
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return hand_on
+    return replay

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Request, Response
 
 from foreword.errors import UnknownName
+from foreword.events.event import Usage as Used
 from foreword.gateway.api.desk import AtDesk, Desk
 from foreword.gateway.api.device import Languages, read_device
-from foreword.gateway.api.faults import missing
+from foreword.gateway.api.faults import SESSION, Fault, missing
 from foreword.gateway.api.openai import (
     Answered,
     ChatRequest,
@@ -17,24 +18,41 @@ from foreword.gateway.api.openai import (
     Foreword,
     PromptDetails,
     Usage,
+    check_tools,
     read_conversation,
+    read_request,
+    write_format,
 )
+from foreword.gateway.api.retries import make_key, read_client_request
 from foreword.gateway.api.shapes import LONGEST_NAME, answers
-from foreword.gateway.api.spoken import Spoken
 from foreword.gateway.api.stream import ALIVE, keep_alive, stream, write_event
-from foreword.gateway.api.turns import ENDINGS, STREAMED, Key, find_fault
+from foreword.gateway.api.turns import ENDINGS, STREAMED, Key, find_fault, find_waiters
+from foreword.gateway.api.waiters import TurnStream
 from foreword.gateway.channels.fetched import hand_in
 from foreword.gateway.channels.web import OPENAI, Web
+from foreword.gateway.housekeeping import Task, recognise
 from foreword.gateway.message import Accepted, Reply, State
-from foreword.runtime.ears import Anew, Calling, Words
+from foreword.gateway.spoken import SEPARATOR, Spoken
+from foreword.runtime.outcome import End, Ended
 
-SESSION = "X-Foreword-Session"
-AGAIN = "\n\n"  # between words that a tool or another try stands between
+CLIENT_TOOLS = "Foreword-Client-Tools"
+HOUSEKEEPING = "Foreword-Housekeeping"
+CHUNK = "chat.completion.chunk"
 
 Named = Annotated[
     str | None, Header(alias=SESSION, max_length=LONGEST_NAME, description="The session; else it is found.")
 ]
-ECHO = {SESSION: {"description": "The session of the turn.", "schema": {"type": "string"}}}
+ECHO = {
+    SESSION: {"description": "The session of the turn.", "schema": {"type": "string"}},
+    CLIENT_TOOLS: {
+        "description": "What became of the client's own tools, such as `ignored; count=36`.",
+        "schema": {"type": "string"},
+    },
+    HOUSEKEEPING: {
+        "description": "What a request of the chat UI itself was taken for, such as `title`.",
+        "schema": {"type": "string"},
+    },
+}
 
 router = APIRouter(prefix="/v1/chat", tags=["openai"])
 
@@ -55,27 +73,99 @@ async def complete(
     key: Key = None,
     languages: Languages = None,
 ) -> Any:
-    """Say the last message to an agent; what stands before it finds the session, or is text from outside."""
+    """Say the last message to an agent; the messages before it find the session, or are text from outside."""
     if asked.model not in desk.config.agents:
         raise UnknownName("agent", asked.model, desk.config.agents)
+    check_tools(asked, desk.config.server.client_tools)
+    wanted = await check_format(desk, asked)
+    chore = read_request(asked)
+    if name := recognise(chore, desk.config.server.housekeeping):
+        task = Task(
+            name=name,
+            agent=asked.model,
+            channel=OPENAI,
+            request=chore,
+            clearance=desk.find_clearance(),
+            request_id=desk.request_id,
+            response_format=wanted,
+        )
+        done, headers = await answer_housekeeping(desk, asked, task), {HOUSEKEEPING: name, **describe_tools(asked)}
+        response.headers.update(headers)
+        return stream(stream_completion(done, usage=wants_usage(asked)), headers) if asked.stream else done
     text, before = read_conversation(asked.messages)
-    spoken: Spoken = request.app.state.spoken
-    told = None if session else spoken.restore(desk.user, before)
-    device = read_device(None, languages)
-    web = Web(desk.user, OPENAI)
-    heard = web.hear(text, before=told, agent=asked.model, session=session or "", key=key or "", client=device)
+    sent = await read_client_request(
+        request, desk, streamed=bool(asked.stream), client_tools=asked.client_tools, response_format=wanted
+    )
+    heard = Web(desk.user, OPENAI).hear(
+        text,
+        before=None if session else before,
+        agent=asked.model,
+        session=session or "",
+        key=make_key(desk, key),
+        client=read_device(None, languages),
+        request=sent,
+        traceparent=request.headers.get("traceparent", ""),
+    )
     accepted = await hand_in(desk.gateway.receive, heard)
+    headers = {SESSION: accepted.session, **describe_tools(asked)}
     telling = Telling(desk, accepted, asked)
+    waiters, stops = find_waiters(request), desk.config.server.on_disconnect == "stop"
     if asked.stream:
-        usage = bool(asked.stream_options and asked.stream_options.include_usage)
-        return stream(telling.tell(spoken, usage=usage), {SESSION: accepted.session})
-    async for _ in telling.listen():
-        pass
-    reply = await telling.find_reply()
+        events = telling.tell(usage=wants_usage(asked))
+        return TurnStream(events, headers, accepted.turn, waiters if stops else None)
+    reply = await waiters.wait(request, accepted.turn, telling.find_reply(), stops=stops)
     if reply.state in ENDINGS:
         raise find_fault(reply)
-    response.headers[SESSION] = reply.session
+    response.headers.update(headers)
     return telling.complete(reply)
+
+
+async def answer_housekeeping(desk: Desk, asked: ChatRequest, task: Task) -> Completion:
+    """Answer what a chat UI asks for itself."""
+    try:
+        answer = await desk.gateway.housekeeping.answer(task)
+    except Ended as error:
+        if error.end is End.REFUSED:
+            raise Fault(402, error.told) from error
+        raise Fault(502, "the model could not answer; nothing was kept of this request") from error
+    return Completion(
+        id=f"chatcmpl-{answer.id}",
+        created=int(desk.now.timestamp()),
+        model=asked.model,
+        choices=[Choice(message=Answered(content=answer.text), finish_reason="stop")],
+        usage=show_usage(answer.usage),
+        foreword=Foreword(turn=answer.id, session="", state=str(State.ANSWERED), cost_usd=answer.cost_usd),
+    )
+
+
+async def stream_completion(done: Completion, *, usage: bool) -> AsyncIterator[str]:
+    """Write a whole answer as a stream of chunks."""
+    whole = done.model_dump()
+    head = {**{name: whole[name] for name in ("id", "created", "model", "foreword")}, "object": CHUNK}
+    for delta, finish in (({"role": "assistant", "content": done.choices[0].message.content}, None), ({}, "stop")):
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        yield write_event({**head, "choices": [choice]})
+    if usage:
+        yield write_event({**head, "choices": [], "usage": whole["usage"]})
+    yield write_event("[DONE]")
+
+
+def describe_tools(asked: ChatRequest) -> dict[str, str]:
+    """Make the header that says what became of the client's tools; none where it sent none."""
+    return {CLIENT_TOOLS: f"ignored; count={asked.client_tools}"} if asked.client_tools else {}
+
+
+def wants_usage(asked: ChatRequest) -> bool:
+    """Return whether a stream ends with what was used."""
+    return bool(asked.stream_options and asked.stream_options.include_usage)
+
+
+async def check_format(desk: Desk, asked: ChatRequest) -> str:
+    """Return the format that the answer must have, or refuse one that the agent's model does not take."""
+    wanted = write_format(asked.response_format)
+    if wanted and (refusal := await desk.gateway.judge_format(asked.model, wanted)):
+        raise Fault(400, refusal, param="response_format")
+    return wanted
 
 
 class Telling:
@@ -86,21 +176,6 @@ class Telling:
         self._accepted = accepted
         self._model = asked.model
         self._created = int(desk.now.timestamp())
-        self._heard: list[str] = []
-        self._apart = False
-
-    async def listen(self) -> AsyncIterator[str | None]:
-        """Pass on the words, and None for a while without any."""
-        async for delta in keep_alive(self._desk.gateway.hear(self._accepted.turn)):
-            if delta is None:
-                yield None
-            elif isinstance(delta, Words):
-                text = AGAIN + delta.text if self._apart and self._heard else delta.text
-                self._apart = False
-                self._heard.append(text)
-                yield text
-            elif isinstance(delta, Anew | Calling):
-                self._apart = True
 
     async def find_reply(self) -> Reply:
         """Find what came of the turn."""
@@ -109,25 +184,27 @@ class Telling:
             raise missing("turn")
         return reply
 
-    async def tell(self, spoken: Spoken, *, usage: bool) -> AsyncIterator[str]:
+    async def tell(self, *, usage: bool) -> AsyncIterator[str]:
         """Tell the turn as a stream of chunks."""
         yield self._write({"role": "assistant", "content": ""})
-        async for text in self.listen():
-            yield ALIVE if text is None else self._write({"content": text})
+        spoken = Spoken()
+        async for delta in keep_alive(self._desk.gateway.hear(self._accepted.turn)):
+            if delta is None:
+                yield ALIVE
+            elif text := spoken.add(delta):
+                yield self._write({"content": text})
         reply = await self.find_reply()
         if reply.state in ENDINGS:
-            yield write_event(find_fault(reply).to_dict())
+            fault = find_fault(reply)
+            fault.more["request_id"] = self._desk.request_id
+            yield write_event(fault.to_dict())
             return
-        heard = "".join(self._heard)
-        if reply.state is not State.ANSWERED or not heard.strip():
-            # Nobody has heard the words yet: the turn is kept for later, or was answered before.
-            told = f"{AGAIN}{reply.text}" if heard else reply.text
-            heard += told
-            yield self._write({"content": told})
-        spoken.remember(self._desk.user, heard, reply.text)
+        if reply.state is not State.ANSWERED or not spoken.text.strip():
+            # The client has not got the words yet: the turn is kept for later, or was answered before.
+            yield self._write({"content": f"{SEPARATOR}{reply.text}" if spoken.text else reply.text})
         yield self._write({}, find_reason(reply), reply)
         if usage:
-            yield write_event({**self._head(reply), "choices": [], "usage": show_usage(reply).model_dump()})
+            yield write_event({**self._head(reply), "choices": [], "usage": show_usage(reply.usage).model_dump()})
         yield write_event("[DONE]")
 
     def complete(self, reply: Reply) -> Completion:
@@ -137,7 +214,7 @@ class Telling:
             created=self._created,
             model=self._model,
             choices=[Choice(message=Answered(content=reply.text), finish_reason=find_reason(reply))],
-            usage=show_usage(reply),
+            usage=show_usage(reply.usage),
             foreword=show_own(reply),
         )
 
@@ -145,7 +222,7 @@ class Telling:
         own = {"foreword": show_own(reply).model_dump()} if reply else {}
         return {
             "id": f"chatcmpl-{self._accepted.turn}",
-            "object": "chat.completion.chunk",
+            "object": CHUNK,
             "created": self._created,
             "model": self._model,
             **own,
@@ -156,9 +233,8 @@ class Telling:
         return write_event({**self._head(reply), "choices": [choice]})
 
 
-def show_usage(reply: Reply) -> Usage:
+def show_usage(usage: Used) -> Usage:
     """Show what a turn used, under OpenAI's names."""
-    usage = reply.usage
     return Usage(
         prompt_tokens=usage.tokens_in,
         completion_tokens=usage.tokens_out,

@@ -4,7 +4,6 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -13,13 +12,15 @@ from fastapi.security import HTTPBearer
 
 from foreword.assembly import Assembly
 from foreword.config.schema import Config
+from foreword.errors import InputError
 from foreword.events.asking import ask
 from foreword.events.event import Reader
 from foreword.events.reader import find_reader
 from foreword.frozen import frozen
 from foreword.gateway.api.faults import Fault
 from foreword.gateway.channels.web import CHANNEL
-from foreword.tools import BUILT_IN
+from foreword.gateway.projects import open_project
+from foreword.tools.equipped import equip_person
 from foreword.trust import resolve
 from foreword.trust.clearance import bound_of_situation
 from foreword.turn import Turn
@@ -39,6 +40,9 @@ class Desk:
 
     gateway: "Gateway"
     user: str
+    token: str
+    """The id of the token; idempotency keys belong to it."""
+    request_id: str
 
     @property
     def config(self) -> Config:
@@ -77,9 +81,19 @@ class Desk:
         """Make the reader as whom this person asks the log."""
         return find_reader(self.make_turn(situation), self.find_clearance(situation), self.config)
 
+    def open_project(self, path: str | None, agent: str | None, situation: str | None = None) -> str:
+        """Find the directory of a project that this person may open with an agent; refuse any other."""
+        if not path:
+            return ""
+        name, root = agent or next(iter(self.config.agents)), self.gateway.workspace.files.root
+        try:
+            return open_project(path, name, self.find_clearance(situation), self.config, root).path
+        except InputError as error:
+            raise Fault(422, str(error), param="project") from None
+
     async def assemble(self, situation: str | None = None) -> Assembly:
         """Assemble the turn that stands for what this person may see now."""
-        return await self.gateway.assemble(replace(self.make_turn(situation), tools=BUILT_IN))
+        return equip_person(await self.gateway.assemble(self.make_turn(situation)))
 
     async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Ask the log, in a thread, since it may be long."""
@@ -91,8 +105,9 @@ bearer = HTTPBearer(auto_error=False, description="A token of `foreword token cr
 
 
 def sit_down(request: Request, _: Annotated[object, Security(bearer)] = None) -> Desk:
-    """Take the place of the person whom the door has let in."""
-    return Desk(gateway=request.app.state.gateway, user=request.state.user)
+    """Return what a route works with for an authenticated request."""
+    state = request.state
+    return Desk(gateway=request.app.state.gateway, user=state.user, token=state.token, request_id=state.request_id)
 
 
 AtDesk = Annotated[Desk, Depends(sit_down)]

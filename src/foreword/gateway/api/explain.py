@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 
 from foreword.gateway.api.desk import AtDesk
 from foreword.gateway.api.device import Languages, read_device
-from foreword.gateway.api.shapes import LONGEST_TEXT, Asked, Device, Name, Told, answers
+from foreword.gateway.api.shapes import LONGEST_TEXT, Asked, Device, Name, Path, Told, answers
 from foreword.gateway.channels.web import CHANNEL
 from foreword.gateway.message import Incoming
 
@@ -22,6 +22,8 @@ class ExplainRequest(Asked):
     session: Name | None = Field(None, description="The session that it would belong to; else a new one.")
     situation: Name | None = Field(None, description="A situation that allows less than a private chat.")
     client: Device | None = Field(None, description="What the person's own device says of them.")
+    plan: bool | None = Field(None, description="Whether the agent would only plan; else as the session has it.")
+    project: Path | None = Field(None, description="The project's directory, in one of the agent's.")
 
 
 class Explained(Told):
@@ -48,6 +50,8 @@ async def explain(asked: ExplainRequest, desk: AtDesk, languages: Languages = No
         situation=desk.choose_situation(asked.situation),
         session=asked.session or "",
         client=read_device(asked.client, languages),
+        plan=asked.plan,
+        project=desk.open_project(asked.project, asked.agent, asked.situation),
     )
     assembly = await desk.gateway.foresee(incoming)
     return {**assembly.to_dict(), "table": assembly.explain()}

@@ -1,6 +1,7 @@
 """Faults: everything that can be answered instead of what was asked for, in one shape that OpenAI's clients know.
 
-{"error": {"type": "not_found_error", "message": "there is no such turn", "param": null, "code": "not_found"}}
+{"error": {"type": "not_found_error", "message": "there is no such turn", "param": null, "code": "not_found",
+           "request_id": "req_2f…"}}
 """
 
 import math
@@ -14,10 +15,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from foreword.errors import BudgetError, InputError, UnknownName
+from foreword.errors import BudgetError, InputError, UnknownName, suggest
 from foreword.frozen import frozen
 from foreword.gateway.gateway import Closing, NotKept
-from foreword.gateway.message import NotFound
+from foreword.gateway.message import BadMessage, KeyReused, NotFound, WrongSession
 
 LONGEST = 500  # characters of a message; some quote what was asked
 INVALID, SERVER = "invalid_request_error", "server_error"
@@ -51,19 +52,17 @@ KINDS: Mapping[int, Kind] = {
 }
 
 
-OWN_TOOLS = "the agent brings its own tools; leave out 'tools', 'functions' and what chooses among them"
 ONLY_TEXT = "only text is understood here; attachments such as images, audio and files are refused"
 REFUSED = {
-    "tools": OWN_TOOLS,
-    "functions": OWN_TOOLS,
-    "tool_choice": OWN_TOOLS,
-    "function_call": OWN_TOOLS,
     "n": "an agent answers once; leave out 'n'",
     "audio": ONLY_TEXT,
     "modalities": ONLY_TEXT,
-    "content": ONLY_TEXT,
     "logprobs": "an agent's words have no probabilities; leave out 'logprobs'",
 }
+MAX_PATH_CHARS = 200  # of a path that an answer or the log repeats
+OPENAI = "/v1"
+SESSION = "X-Foreword-Session"
+KEY = "Idempotency-Key"
 
 
 def explain_refusal(where: tuple[int | str, ...]) -> str:
@@ -118,9 +117,12 @@ def add_faults(app: FastAPI) -> None:
     """Answer every error of an application in the one shape."""
 
     async def answer(request: Request, error: Exception) -> JSONResponse:
-        fault = translate(error)
+        fault = translate(error, request.scope["path"])
+        if isinstance(error, HTTPException) and fault.status == 404:
+            fault.message = describe_missing_path(request)
         if fault.status == 405:
             fault.more["allow"] = list_methods(request)
+        fault.more["request_id"] = request.state.request_id
         request.state.fault, request.state.error = fault, error  # for the door, which tells the log
         return fault.respond()
 
@@ -143,13 +145,24 @@ def list_methods(request: Request) -> str:
     return ", ".join(sorted({method for route in known for method in getattr(route, "methods", None) or ()}))
 
 
+def describe_missing_path(request: Request) -> str:
+    """Say that a path does not exist, and name the one that was probably meant."""
+    path = request.scope["path"]
+    paths = {getattr(route, "path", "") for route in request.app.state.routes}
+    known = sorted(path for path in paths if path and "{" not in path)
+    moved = (f"{OPENAI}{path}", path.replace(OPENAI * 2, OPENAI), path.rstrip("/"))  # common mistakes in a base URL
+    meant = next((repr(other) for other in moved if other in known and other != path), "")
+    hint = f"; did you mean {meant}?" if meant else suggest(path, known)
+    return f"there is no path {path[:MAX_PATH_CHARS]!r}{hint}"
+
+
 def describe_http(status: int) -> str:
     """Describe what the framework refuses by itself."""
     known = {404: "there is no such path", 405: "this path knows other methods; see the header Allow"}
     return known.get(status, "the request cannot be read")
 
 
-def translate(error: Exception) -> Fault:
+def translate(error: Exception, path: str = "") -> Fault:
     """Translate an error into what the caller is told; the words of unexpected ones are for the log."""
     match error:
         case Fault():
@@ -159,18 +172,33 @@ def translate(error: Exception) -> Fault:
         case HTTPException():
             status = error.status_code if error.status_code in KINDS else 400
             fault = Fault(status, describe_http(status))
-        case NotFound():
-            fault = Fault(404, str(error))
-        case UnknownName(kind="agent"):
-            fault = Fault(404, str(error), param="agent", code="model_not_found")
         case InputError() | BudgetError():
-            fault = Fault(422, str(error))
+            fault = translate_input(error, openai=path.startswith(OPENAI))
         case NotKept() | Closing():
             fault = Fault(503, str(error), wait=5)
         case sqlite3.Error() | OSError():
             fault = Fault(503, "the state cannot be read or written now; try again", wait=5)
         case _:
             fault = Fault(500, "something failed here; the log has the details")
+    return fault
+
+
+def translate_input(error: InputError | BudgetError, *, openai: bool) -> Fault:
+    """Translate what the caller can mend; `param` is the name that the route has for the value at fault."""
+    session = SESSION if openai else "session"
+    match error:
+        case NotFound():
+            fault = Fault(404, str(error), param=session if error.what == "session" else None)
+        case UnknownName(kind="agent"):
+            fault = Fault(404, str(error), param="model" if openai else "agent", code="model_not_found")
+        case KeyReused():
+            fault = Fault(422, str(error), param=KEY, code="idempotency_key_reused")
+        case WrongSession():
+            fault = Fault(422, str(error), param=session)
+        case BadMessage():
+            fault = Fault(422, str(error), param="messages" if openai and error.field == "text" else error.field)
+        case _:
+            fault = Fault(422, str(error))
     return fault
 
 
@@ -195,4 +223,6 @@ def find_place(fault: Mapping[str, Any], body: Any) -> tuple[int | str, ...]:
             body = body[part]
         elif at == len(parts) and fault["type"] == "missing":
             place.append(part)
+    if fault["type"] == "union_tag_invalid":
+        place.append(str(fault["ctx"]["discriminator"]).strip("'"))
     return tuple(place)

@@ -1,5 +1,6 @@
 """Schedules: one's own, made and cancelled with the authority of whoever asks."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -34,7 +35,9 @@ class ScheduleRequest(Asked):
         description="What the agent is told; it knows nothing else of who asks for it."
     )
     cron: Fact = Field("", description="Minute, hour, day, month and weekday, such as 0 8 * * 1-5; either this or at.")
-    at: Fact = Field("", description="One date and time, such as 2026-12-24T18:00; either this or cron.")
+    at: Fact = Field(
+        "", description="Once: 18:00, tomorrow 8:00, in 5 minutes, or 2026-12-24T18:00; either this or cron."
+    )
     zone: Fact = Field("", description="The time zone of its times; else that of the room or the person.")
     name: Annotated[str, StringConstraints(max_length=LONGEST_TITLE)] = Field("", description="What it is known by.")
     agent: Name = Field("", description="Who is told; else the first agent.")
@@ -59,6 +62,7 @@ class ScheduleShape(Told):
     missed: str
     due: datetime | None = Field(description="The next run; null where there is none any more.")
     note: str = Field(description="Why the newest run did not come about.")
+    notes: list[str] = Field([], description="When it is made: how its time was read, and that nobody is reached.")
 
 
 class ScheduleList(Told):
@@ -67,7 +71,7 @@ class ScheduleList(Told):
     schedules: list[ScheduleShape]
 
 
-def describe(one: "Schedule") -> ScheduleShape:
+def describe(one: "Schedule", notes: Sequence[str] = ()) -> ScheduleShape:
     """Describe a schedule."""
     return ScheduleShape(
         schedule=one.id,
@@ -83,6 +87,7 @@ def describe(one: "Schedule") -> ScheduleShape:
         missed=str(one.missed),
         due=one.due,
         note=one.note,
+        notes=list(notes),
     )
 
 
@@ -111,7 +116,7 @@ async def show_all(desk: AtDesk) -> ScheduleList:
 async def plan(asked: ScheduleRequest, desk: AtDesk) -> ScheduleShape:
     """Plan something for oneself; no run has more than one may see now, nor more than may be seen where it goes."""
     if desk.find_clearance() < LEAST:
-        raise Fault(422, "nobody plans anything here who is public")
+        raise Fault(422, "schedules need at least familiar trust")
     check_room(desk, asked.to)
     entry = Written(
         user=desk.user,
@@ -125,7 +130,8 @@ async def plan(asked: ScheduleRequest, desk: AtDesk) -> ScheduleShape:
         delivery=Delivery(asked.delivery),
         missed=Missed(asked.missed),
     )
-    return describe(await find_scheduler(desk).order(entry, bounded=desk.user != desk.config.owner))
+    ordered = await find_scheduler(desk).order(entry, bounded=desk.user != desk.config.owner)
+    return describe(ordered.schedule, ordered.notes)
 
 
 @router.delete("/{schedule}", operation_id="cancelSchedule", status_code=204, responses=answers())

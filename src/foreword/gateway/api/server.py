@@ -76,12 +76,14 @@ def make_server(app: FastAPI) -> Listening:
 async def serving(app: FastAPI, bound: socket.socket) -> AsyncIterator[Listening]:
     """Answer requests until the block is left; then no more are accepted, and those under way get their time."""
     server = make_server(app)
+    ending = app.state.ending = asyncio.Event()  # ends streams that have no end of their own
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:
         while not server.started and not task.done():  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0.005)
         yield server
     finally:
+        ending.set()
         server.should_exit = True
         await task
 

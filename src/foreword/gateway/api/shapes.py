@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from foreword.gateway.api.faults import KINDS
 from foreword.gateway.checking import LONGEST, LONGEST_FACT
+from foreword.gateway.projects import MAX_PATH_CHARS
 
 LONGEST_TEXT = LONGEST
 LONGEST_NAME = 200
@@ -20,6 +21,7 @@ class Asked(BaseModel):
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT)]
 Name = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+Path = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PATH_CHARS)]
 Fact = Annotated[str, StringConstraints(max_length=LONGEST_FACT)]
 
 
@@ -47,6 +49,10 @@ class TurnRequest(Asked):
     agent: Name | None = Field(None, description="The agent; else the first one of the configuration.")
     situation: Name | None = Field(None, description="A situation that allows less than a private chat.")
     client: Device | None = Field(None, description="What the person's own device says of them.")
+    plan: bool | None = Field(None, description="Whether the agent only plans; else as the session has it.")
+    project: Path | None = Field(
+        None, description="The project's directory, in one of the agent's; the session keeps it."
+    )
 
 
 class Decision(Asked):
@@ -61,6 +67,17 @@ class SessionRequest(Asked):
 
     agent: Name | None = Field(None, description="The agent; else the first one of the configuration.")
     situation: Name | None = Field(None, description="A situation that allows less than a private chat.")
+    plan: bool = Field(default=False, description="Whether the agent only plans.")
+    project: Path | None = Field(None, description="The project's directory, in one of the agent's.")
+
+
+class SessionChange(Asked):
+    """What is to change in a session; what is left out stays."""
+
+    plan: bool | None = Field(None, description="Whether the agent only plans; switching it off drops an open plan.")
+    project: Annotated[str, StringConstraints(max_length=MAX_PATH_CHARS)] | None = Field(
+        None, description="The project's directory, in one of the agent's; empty closes it."
+    )
 
 
 class ForkRequest(Asked):
@@ -128,6 +145,16 @@ class SessionShape(Told):
     parent: str | None
     plan: bool
     model: str | None
+    project: str | None
+
+
+class PlanShape(Told):
+    """The newest plan of a session, and whether plan mode is on."""
+
+    on: bool
+    plan: int | None = Field(description="The number of the newest plan; null where there is none.")
+    state: str | None
+    text: str | None
 
 
 class Said(Told):
@@ -172,6 +199,7 @@ class ErrorDetail(BaseModel):
     message: str
     param: str | None
     code: str
+    request_id: str = Field(description="The id of the request, as in the header X-Request-Id and in the log.")
 
 
 class ErrorAnswer(Told):

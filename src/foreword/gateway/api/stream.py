@@ -1,13 +1,15 @@
 """Server-sent events: what a running turn says, as it says it, with a sign of life where it says nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 
 from fastapi.responses import StreamingResponse
 
 from foreword.gateway.api.body import write
 
+SSE = "text/event-stream"
+UNBUFFERED = {"X-Accel-Buffering": "no"}  # for proxies that would hold a stream back
 QUIET = 15.0  # seconds of silence after which a comment is sent, so that nothing on the way closes the connection
 ALIVE = ": keep-alive\n\n"
 T = TypeVar("T")
@@ -38,6 +40,6 @@ async def keep_alive(source: AsyncIterator[T], quiet: float = QUIET) -> AsyncIte
         upcoming.cancel()
 
 
-def stream(events: AsyncIterator[str], headers: dict[str, str]) -> StreamingResponse:
-    """Answer with events; who goes away ends the stream and not the turn."""
-    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no", **headers})
+def stream(events: AsyncIterator[str], headers: Mapping[str, str]) -> StreamingResponse:
+    """Answer with events that belong to no turn."""
+    return StreamingResponse(events, media_type=SSE, headers={**UNBUFFERED, **headers})

@@ -9,7 +9,8 @@ from foreword.events.prompts import read_prompt
 from foreword.events.sent import Sent
 from foreword.gateway.api.desk import AtDesk, Desk
 from foreword.gateway.api.device import Languages, read_device
-from foreword.gateway.api.faults import Fault, missing
+from foreword.gateway.api.faults import KEY, SESSION, Fault, missing
+from foreword.gateway.api.retries import make_key, read_client_request
 from foreword.gateway.api.shapes import (
     Cache,
     Decided,
@@ -21,15 +22,15 @@ from foreword.gateway.api.shapes import (
     TurnRequest,
     answers,
 )
-from foreword.gateway.api.stream import ALIVE, keep_alive, stream, write_event
+from foreword.gateway.api.stream import ALIVE, SSE, keep_alive, write_event
+from foreword.gateway.api.waiters import TurnStream, Waiters
 from foreword.gateway.channels.fetched import hand_in
 from foreword.gateway.channels.web import Web
 from foreword.gateway.message import Accepted, Reply, State
-from foreword.runtime.ears import Anew, Asking, Calling, Delta, Returned, Words
+from foreword.runtime.ears import Anew, Asking, Calling, Delta, Recalled, Returned, Words
 from foreword.words import Trust
 
 ENDINGS = {State.REFUSED: 402, State.FAILED: 502, State.STOPPED: 409}
-SSE = "text/event-stream"
 STREAMED = {
     "description": "The reply; as events where the client accepts them.",
     "content": {SSE: {"schema": {"type": "string"}}},
@@ -37,7 +38,7 @@ STREAMED = {
 Turn = Annotated[str, Path(max_length=64, description="The id of a turn.")]
 Key = Annotated[
     str | None,
-    Header(alias="Idempotency-Key", max_length=200, description="Sent twice under one key, a message is one turn."),
+    Header(alias=KEY, max_length=200, description="Sent twice under one key of one token, a message is one turn."),
 ]
 
 router = APIRouter(prefix="/api/turns", tags=["turns"])
@@ -62,7 +63,7 @@ async def say(
     key: Key = None,
     languages: Languages = None,
 ) -> Any:
-    """Say something to an agent, and wait for the reply; the turn goes on even if nobody waits."""
+    """Say something to an agent, and wait for the reply; without a client the turn goes on, unless configured."""
     streamed = SSE in request.headers.get("accept", "")
     heard = Web(desk.user).hear(
         asked.text,
@@ -70,17 +71,31 @@ async def say(
         situation=desk.choose_situation(asked.situation),
         session=asked.session or "",
         client=read_device(asked.client, languages),
-        key=key or "",
+        key=make_key(desk, key),
         asks=streamed,
+        plan=asked.plan,
+        project=desk.open_project(asked.project, asked.agent, asked.situation),
+        traceparent=request.headers.get("traceparent", ""),
+        request=await read_client_request(request, desk, streamed=streamed),
     )
     accepted = await hand_in(desk.gateway.receive, heard)
+    if heard.project and not accepted.repeated:
+        await desk.gateway.sessions.set_project(accepted.session, heard.project)
+    waiters, stops = find_waiters(request), desk.config.server.on_disconnect == "stop"
     if streamed:
-        return stream(tell(desk, accepted), {"X-Foreword-Session": accepted.session})
-    reply = await desk.gateway.wait(accepted.turn)
+        headers = {SESSION: accepted.session}
+        return TurnStream(tell(desk, accepted), headers, accepted.turn, waiters if stops else None)
+    reply = await waiters.wait(request, accepted.turn, desk.gateway.wait(accepted.turn), stops=stops)
     if reply.state in ENDINGS:
         raise find_fault(reply)
     response.status_code = 200 if reply.state is State.ANSWERED else 202
     return show_reply(reply)
+
+
+def find_waiters(request: Request) -> Waiters:
+    """Find who counts the clients that wait for turns."""
+    waiters: Waiters = request.app.state.waiters
+    return waiters
 
 
 async def tell(desk: Desk, accepted: Accepted) -> AsyncIterator[str]:
@@ -91,7 +106,9 @@ async def tell(desk: Desk, accepted: Accepted) -> AsyncIterator[str]:
         yield ALIVE if delta is None else show_delta(delta)
     reply = await desk.gateway.wait(accepted.turn)
     if reply.state in ENDINGS:
-        yield write_event(find_fault(reply).to_dict(), "error")
+        fault = find_fault(reply)
+        fault.more["request_id"] = desk.request_id
+        yield write_event(fault.to_dict(), "error")
     else:
         yield write_event(
             show_reply(reply).model_dump(mode="json"), "done" if reply.state is State.ANSWERED else "queued"
@@ -105,6 +122,9 @@ def show_delta(delta: Delta) -> str:
             return write_event({"text": delta.text}, "words")
         case Anew():
             return write_event({}, "anew")
+        case Recalled():
+            quotes = [{"file": one.file, "line": one.line, "text": one.text} for one in delta.passages]
+            return write_event({"passages": quotes}, "recalled")
         case Calling():
             return write_event({"name": delta.name, "state": "begun"}, "tool")
         case Returned():

@@ -4,7 +4,6 @@ from foreword.gateway.channel import NeverDelivered
 from foreword.gateway.channels.fetched import Fetched
 from foreword.gateway.writer import Writer
 
-NAMES = ("web", "terminal")
 SHOWN = """
 SELECT 1 FROM history JOIN sessions ON sessions.id = history.session_id
 WHERE history.turn_id = ? AND sessions.channel = ? AND history.kind = 'room'"""
@@ -18,7 +17,7 @@ class Shelf(Fetched):
         self._writer = writer
 
     async def deliver(self, address: str, part: str, key: str) -> None:  # noqa: ARG002 - as every channel
-        """See that it stands where its reader looks; without a conversation at its clearance it reaches nobody."""
+        """Check that the reply was added to the conversation of its reader."""
         asked = (key.rpartition(".")[0], self._name)
         if await self._writer.look(lambda state: state.execute(SHOWN, asked).fetchone()) is None:
             raise NeverDelivered(f"{address} has no conversation on {self._name} in which it may be shown")

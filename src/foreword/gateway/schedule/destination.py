@@ -4,12 +4,13 @@ A schedule goes to its user's own private addresses or to a room, never to someb
 lower of the clearance at which the schedule was made and that of the place its reply goes to now.
 """
 
+import json
 import sqlite3
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from foreword.config.schema import Config
-from foreword.errors import InputError, UnknownName
+from foreword.errors import Forbidden, InputError, UnknownName
 from foreword.gateway.channel import OPEN, Channel, Chat, Locates
 from foreword.gateway.schedule.schedules import SITUATION, Destination, Origin, Schedule
 from foreword.store.reader import list_paired
@@ -18,12 +19,17 @@ from foreword.trust.clearance import bound_of_situation
 from foreword.turn import Turn
 from foreword.words import Delivery, Trust
 
+SHELVES = ("terminal", "web")
+"""Channels whose people fetch what is for them: a reply sent there is added to their conversation."""
 RECENT = 50  # turns of a person that are looked at for the address they used last
 LAST = """
 SELECT json_extract(request, '$.channel'), json_extract(request, '$.address')
 FROM (SELECT request FROM turns WHERE user_id = ? ORDER BY received DESC LIMIT ?)
 WHERE json_extract(request, '$.address') != '' AND json_extract(request, '$.room') = ''
     AND json_extract(request, '$.errand') IS NULL"""
+SPOKEN_ON = """
+SELECT channel FROM sessions WHERE user_id = ? AND room = '' AND channel IN (SELECT value FROM json_each(?))
+GROUP BY channel ORDER BY max(used) DESC"""
 SPOKEN = """
 SELECT json_extract(request, '$.channel'), json_extract(request, '$.address') FROM turns
 JOIN sessions ON sessions.id = turns.session_id WHERE sessions.room = ? AND json_extract(request, '$.address') != ''
@@ -35,13 +41,23 @@ class Refused(InputError):
 
 
 def list_addresses(state: sqlite3.Connection, config: Config, user: str) -> list[tuple[str, str]]:
-    """List the private addresses of a person: what the configuration says they are, and what was paired."""
+    """List the private addresses of a person: configured identities, paired ones, and their own conversations here."""
     person = config.users.get(user)
     if person is None:
         return []
     taken = {identity for name, one in config.users.items() if name != user for identity in one.identities}
-    own = dict.fromkeys([*person.identities, *(one for one in list_paired(state, user) if one not in taken)])
-    return [split_address(identity) for identity in own if ":" in identity]
+    own = [*person.identities, *(one for one in list_paired(state, user) if one not in taken)]
+    own += [f"{channel}:{user}" for channel in list_shelves(state, config, user)]
+    return [split_address(identity) for identity in dict.fromkeys(own) if ":" in identity]
+
+
+def list_shelves(state: sqlite3.Connection, config: Config, user: str) -> list[str]:
+    """List the channels on which a person reads what waits for them: the one they used last comes first.
+
+    The owner can open the terminal and the web at any time; anybody else is known there once they have spoken there.
+    """
+    used = [channel for (channel,) in state.execute(SPOKEN_ON, (user, json.dumps(SHELVES)))]
+    return list(dict.fromkeys([*used, *(SHELVES if user == config.owner else ())]))
 
 
 def find_address(
@@ -49,7 +65,7 @@ def find_address(
 ) -> tuple[str, str] | None:
     """Find the private address that a person used last, of those that can be reached; else the first of them."""
     own = [one for one in list_addresses(state, config, user) if one[0] in channels]
-    if len(own) < 2:
+    if len(own) < 2 or all(channel in SHELVES for channel, _ in own):
         return own[0] if own else None
     used = state.execute(LAST, (user, RECENT)).fetchall()
     return next((one for one in used if one in own), own[0])
@@ -66,7 +82,7 @@ def read_destination(to: str, user: str, config: Config) -> Destination:
         raise UnknownName("room", to, config.rooms)
     for name, person in config.users.items():
         if to in person.identities and name != user:
-            raise InputError(f"{to} belongs to {name}; a schedule goes to its own user's addresses, or to a room")
+            raise Forbidden(f"{to} belongs to {name}; a schedule goes to its own user's addresses, or to a room")
     channel, address = split_address(to)
     return Destination(channel=channel, address=address)
 
@@ -140,6 +156,19 @@ def clear(user: str, to: Destination, config: Config) -> Trust:
 def is_delivered(delivery: Delivery, channels: Collection[str], to: Destination) -> bool:
     """Whether a reply leaves at all."""
     return delivery is not Delivery.NEVER and bool(to.address) and to.channel in channels
+
+
+def list_channels(config: Config) -> tuple[str, ...]:
+    """List the channels that `foreword serve` delivers on under a configuration."""
+    return ("telegram",) if config.telegram else ()
+
+
+def find_unreached(state: sqlite3.Connection, schedule: Schedule, config: Config, channels: Collection[str]) -> str:
+    """Say that the reply of a schedule would reach nobody and what helps, or nothing where somebody is reached."""
+    if schedule.delivery is Delivery.NEVER:
+        return ""
+    to = settle_destination(state, schedule, config, channels, SHELVES)
+    return "" if is_delivered(schedule.delivery, {*channels, *SHELVES}, to) else explain_unreached(schedule)
 
 
 def explain_unreached(schedule: Schedule) -> str:

@@ -1,21 +1,39 @@
 """Schedules that people make by hand, at the shell or over HTTP."""
 
 import sqlite3
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
 from foreword.config.scheduling import Schedule as Written
-from foreword.config.scheduling import judge_names, judge_when
+from foreword.config.scheduling import is_zone, judge_names, judge_when
 from foreword.config.schema import Config
 from foreword.errors import InputError
 from foreword.events.trace import make_id
-from foreword.gateway.schedule.destination import list_addresses, read_destination
-from foreword.gateway.schedule.following import make_schedule
+from foreword.frozen import frozen
+from foreword.gateway.schedule.destination import find_unreached, list_addresses, read_destination
+from foreword.gateway.schedule.following import find_zone_name, make_schedule
+from foreword.gateway.schedule.phrases import resolve_moment
 from foreword.gateway.schedule.schedules import Origin, Schedule, find_all, put
+from foreword.sources.clock import find_zone
 
 
-def order(state: sqlite3.Connection, entry: Written, config: Config, now: datetime) -> Schedule:
-    """Make a schedule as it would stand in the configuration; the first thing that is wrong with it is said."""
+@frozen
+class Ordered:
+    """A schedule that was made, and what its maker should know of it."""
+
+    schedule: Schedule
+    notes: tuple[str, ...] = ()
+
+
+def order(
+    state: sqlite3.Connection, entry: Written, config: Config, now: datetime, channels: Collection[str]
+) -> Ordered:
+    """Make a schedule as a person writes it; raise InputError with the first thing that is wrong with it.
+
+    The notes say how its time was read, and that its reply would reach nobody on these channels.
+    """
+    entry, read = resolve_at(entry, config, now)
     known = {"users": list(config.users), "agents": list(config.agents), "rooms": list(config.rooms)}
     for field, problem in (*judge_when(entry), *judge_names(entry, known)):
         raise InputError(f"{field or 'a schedule'} {problem}")
@@ -31,4 +49,14 @@ def order(state: sqlite3.Connection, entry: Written, config: Config, now: dateti
         raise InputError(f"{entry.moment} is past; it is {now:%Y-%m-%d %H:%M} (UTC) now")
     made = replace(made, id=make_id(32), name=entry.name, origin=Origin.PERSON)
     put(state, made)
-    return made
+    return Ordered(schedule=made, notes=tuple(filter(None, (read, find_unreached(state, made, config, channels)))))
+
+
+def resolve_at(entry: Written, config: Config, now: datetime) -> tuple[Written, str]:
+    """Resolve the time of an entry in its zone; return also how it was read, where that needs to be said."""
+    if not entry.at or (entry.zone and not is_zone(entry.zone)):
+        return entry, ""
+    room = read_destination(entry.to, entry.user, config).room if entry.user in config.users else ""
+    zone, _ = find_zone(find_zone_name(entry.zone, entry.user, room, config))
+    resolved = resolve_moment(entry.at, zone, now)
+    return replace(entry, at=resolved.moment), resolved.note

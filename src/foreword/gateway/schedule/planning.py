@@ -5,18 +5,19 @@ that was made above the clearance of a conversation is not told in it, nor one o
 """
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.config.scheduling import Missed, is_zone, judge_moment
-from foreword.errors import InputError, UnknownName
+from foreword.errors import Forbidden, InputError, UnknownName
 from foreword.events.trace import make_id
-from foreword.gateway.schedule.destination import clear, list_addresses
+from foreword.gateway.schedule.destination import clear, find_unreached, list_addresses, list_channels
 from foreword.gateway.schedule.due import Kind, Timing, find_next
 from foreword.gateway.schedule.following import find_zone_name
+from foreword.gateway.schedule.phrases import resolve_moment
 from foreword.gateway.schedule.schedules import (
     Destination,
     Origin,
@@ -27,6 +28,7 @@ from foreword.gateway.schedule.schedules import (
 )
 from foreword.gateway.schedule.showing import describe, show_moment
 from foreword.gateway.writer import Writer
+from foreword.sources.clock import find_zone
 from foreword.store.instructions import is_whole
 from foreword.tools import Answer
 from foreword.tools.scheduling import CANCEL, CREATE, LIST, LONGEST_NAME, LONGEST_SAY
@@ -45,17 +47,20 @@ WHERE session_id = ? AND json_extract(request, '$.address') != '' ORDER BY numbe
 class Planning:
     """Runs the tools."""
 
-    def __init__(self, workspace: Workspace, writer: Writer, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, workspace: Workspace, writer: Writer, clock: Callable[[], datetime], channels: Collection[str] = ()
+    ) -> None:
         self._workspace = workspace
         self._writer = writer
         self._clock = clock
+        self._channels = channels
 
     async def call(self, assembly: Assembly, name: str, arguments: Mapping[str, Any]) -> Answer:
         """Run one tool, in one transaction."""
         if name not in assembly.terms.tools or name not in RUNS:
             raise UnknownName("tool", name, assembly.terms.tools.names & RUNS.keys())
         if assembly.turn.user not in self._workspace.config.users:
-            raise InputError("nobody is known to be speaking, so there is nobody to plan for")
+            raise Forbidden("nobody is known to be speaking, so there is nobody to plan for")
         said = await self._writer.seal(lambda state: RUNS[name](self, state, assembly, arguments))
         return Answer(text=said, tokens=assembly.terms.meter.count(said))
 
@@ -63,11 +68,11 @@ class Planning:
         """Make a schedule."""
         turn, config, now = assembly.turn, self._workspace.config, self._clock()
         if turn.background:
-            raise InputError("a run that nobody is waiting for plans no others")
+            raise Forbidden("a run that nobody is waiting for plans no others")
         to = find_here(state, turn, list_addresses(state, config, turn.user))
         if clear(turn.user, to, config) < assembly.clearance.level:
-            raise InputError("what is known here may not be seen where its replies would go")
-        timing = read_timing(arguments, find_zone_name("", turn.user, to.room, config) or turn.client.zone, now)
+            raise Forbidden("what is known here may not be seen where its replies would go")
+        timing, note = read_timing(arguments, find_zone_name("", turn.user, to.room, config) or turn.client.zone, now)
         made = Schedule(
             id=make_id(32),
             name=take_text(arguments, "name", LONGEST_NAME),
@@ -85,7 +90,8 @@ class Planning:
         )
         put(state, made)
         check_many(state, turn.user)
-        return f"Planned: {describe(made)}"
+        notes = (note, find_unreached(state, made, config, {*self._channels, *list_channels(config)}))
+        return "\n".join([f"Planned: {describe(made)}", *(f"Note: {one}." for one in notes if one)])
 
     def list(self, state: sqlite3.Connection, assembly: Assembly, _: Mapping[str, Any]) -> str:
         """List what may be seen here."""
@@ -128,20 +134,23 @@ def find_here(state: sqlite3.Connection, turn: Turn, own: Sequence[tuple[str, st
     return Destination(channel=channel, address=address) if (channel, address) in own else Destination()
 
 
-def read_timing(arguments: Mapping[str, Any], zone: str, now: datetime) -> Timing:
-    """Read when a schedule is due; the first thing that is wrong with it is said."""
+def read_timing(arguments: Mapping[str, Any], zone: str, now: datetime) -> tuple[Timing, str]:
+    """Read when a schedule is due, and how its time was read where that needs to be said."""
     given = [kind for kind in (Kind.CRON, Kind.AT) if str(arguments.get(str(kind)) or "").strip()]
     if len(given) != 1:
         raise InputError("give either cron or at")
-    moment = " ".join(str(arguments[str(given[0])]).split())
-    if problem := judge_moment(str(given[0]), moment):
-        raise InputError(f"{given[0]} {problem}")
+    moment, note = " ".join(str(arguments[str(given[0])]).split()), ""
     named = str(arguments.get("zone") or "").strip()
     if named and not is_zone(named):
         raise InputError(f"{named[:60]!r} is no time zone; write one such as Europe/Paris")
+    if given[0] is Kind.AT:
+        resolved = resolve_moment(moment, find_zone(named or zone)[0], now)
+        moment, note = resolved.moment, resolved.note
+    if problem := judge_moment(str(given[0]), moment):
+        raise InputError(f"{given[0]} {problem}")
     timing = Timing(kind=given[0], moment=moment, zone=named or zone)
     check_due(timing, now)
-    return timing
+    return timing, note
 
 
 def check_due(timing: Timing, now: datetime, oftenest: timedelta = OFTENEST) -> None:
@@ -152,13 +161,13 @@ def check_due(timing: Timing, now: datetime, oftenest: timedelta = OFTENEST) -> 
     if len(runs) == 1:
         raise InputError(f"{timing.moment} is past; it is {show_moment(now, timing.zone)} now")
     if any(after - before < oftenest for before, after in pairwise(runs[1:])):
-        raise InputError(f"it would run too often; {oftenest.seconds // 60} minutes apart is the least")
+        raise Forbidden(f"it would run too often; {oftenest.seconds // 60} minutes apart is the least")
 
 
 def check_many(state: sqlite3.Connection, user: str) -> None:
     """Refuse one schedule too many, beside those of the configuration."""
     if sum(one.origin is not Origin.CONFIG for one in find_all(state, user)) > MOST:
-        raise InputError(f"{user} has {MOST} schedules already; cancel one first")
+        raise Forbidden(f"{user} has {MOST} schedules already; cancel one first")
 
 
 def take_text(arguments: Mapping[str, Any], name: str, longest: int, *, needed: bool = False) -> str:

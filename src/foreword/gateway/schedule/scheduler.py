@@ -28,11 +28,13 @@ from foreword.gateway.schedule.destination import (
     explain_unreached,
     find_kind,
     is_delivered,
+    list_channels,
+    list_shelves,
     settle_destination,
 )
 from foreword.gateway.schedule.due import Kind, find_passed
 from foreword.gateway.schedule.following import follow
-from foreword.gateway.schedule.ordering import order
+from foreword.gateway.schedule.ordering import Ordered, order
 from foreword.gateway.schedule.planning import check_due, check_many
 from foreword.gateway.schedule.schedules import (
     SITUATION,
@@ -123,16 +125,17 @@ class Scheduler:
         found = await self._writer.look(lambda state: find_all(state, user))
         return [one for one in found if one.clearance <= clearance]
 
-    async def order(self, entry: Written, *, bounded: bool) -> Schedule:
+    async def order(self, entry: Written, *, bounded: bool) -> Ordered:
         """Make a schedule as a person asks for it; where it is bounded, not too often and not too many."""
-        now = self._ways.clock()
+        now, config = self._ways.clock(), self._workspace.config
+        channels = {*self._ways.channels, *list_channels(config)}
 
-        def work(state: sqlite3.Connection) -> Schedule:
-            made = order(state, entry, self._workspace.config, now)
+        def work(state: sqlite3.Connection) -> Ordered:
+            ordered = order(state, entry, config, now, channels)
             if bounded:
-                check_due(made.timing, now)
+                check_due(ordered.schedule.timing, now)
                 check_many(state, entry.user)
-            return made
+            return ordered
 
         return await self._writer.seal(work)
 
@@ -180,12 +183,17 @@ class Scheduler:
         self._workspace.refresh()
         config, channels = self._workspace.config, self._ways.channels
 
-        def work(state: sqlite3.Connection) -> Destination:
-            return settle_destination(state, schedule, config, channels, self._ways.shelves)
+        def work(state: sqlite3.Connection) -> tuple[Destination, tuple[str, ...]]:
+            found = settle_destination(state, schedule, config, channels, self._ways.shelves)
+            if found.room or found.channel not in self._ways.shelves:
+                return found, ()
+            # Unless one is named, a reply stands in every conversation that its person may look into.
+            named = schedule.to.address
+            return found, (found.channel,) if named else tuple(list_shelves(state, config, schedule.user))
 
         if schedule.user not in config.users:
             raise Refused(f"{schedule.user}, as whom it acts, is no user any more")
-        to = await self._writer.do(work)
+        to, shelves = await self._writer.do(work)
         allowed = bound(schedule, to, config, await find_kind(channels, to))
         text = find_words(schedule, self._workspace, allowed)
         if not text:
@@ -202,6 +210,7 @@ class Scheduler:
             origin=schedule.id,  # whatever else of it is edited meanwhile, it is the same run
             address=to.address if delivered else "",
             through=to.channel if delivered else "",
+            shelves=shelves if delivered else (),
             errand=Errand(
                 schedule=schedule.id,
                 delivery=schedule.delivery,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from foreword.config.scheduling import Missed
-from foreword.errors import InputError
+from foreword.errors import Forbidden, InputError
 from foreword.frozen import frozen
 from foreword.gateway.moment import read_moment, write_moment
 from foreword.gateway.owner import is_dead
@@ -80,7 +80,12 @@ class Schedule:
     @property
     def title(self) -> str:
         """Its name, else one made from what it says, which is shown and never kept."""
-        return self.name or shorten("-".join(WORD.findall(self.say.lower()))) or str(self.timing.kind)
+        return self.name or shorten_title(self.say) or str(self.timing.kind)
+
+
+def shorten_title(say: str) -> str:
+    """Make a short name of what a schedule says."""
+    return shorten("-".join(WORD.findall(say.lower())))
 
 
 def shorten(name: str) -> str:
@@ -174,7 +179,7 @@ def find_named(state: sqlite3.Connection, which: str, user: str = "") -> Schedul
 def cancel(state: sqlite3.Connection, schedule: Schedule) -> None:
     """Let a schedule run no more; one of the configuration is taken out there."""
     if schedule.origin is Origin.CONFIG:
-        raise InputError(f"the schedule {schedule.name!r} stands in foreword.yaml; it is taken out there")
+        raise Forbidden(f"the schedule {schedule.name!r} stands in foreword.yaml; it is taken out there")
     state.execute("DELETE FROM schedules WHERE id = ?", (schedule.id,))
 
 

@@ -12,8 +12,8 @@ from foreword.config.schema import Agent, Config, Identity, PromptFile, PromptFi
 from foreword.shipped import list_blueprints, read_blueprint
 from foreword.sources import SOURCES, Files
 from foreword.sources.ground import Ground
-from foreword.sources.nowhere import Nowhere
-from foreword.spec010 import measure
+from foreword.sources.text_files import TextFiles
+from foreword.standalone import measure
 from foreword.testing import NOON
 from foreword.trust import Clearance
 from foreword.words import Mode, Trust
@@ -24,23 +24,23 @@ TURN = Turn(agent="a", user="u", situation="dm", mode=Mode.FULL, now=NOON, messa
 def lay_ground(agent: Agent, **more: object) -> Ground:
     """Lay a ground without files."""
     config = Config(owner="u", agents={"a": agent}, users={"u": User(trust=Trust.FULL)}, **more)
-    return Ground(config=config, files=Nowhere(), measure=measure)
+    return Ground(config=config, files=TextFiles(), measure=measure)
 
 
 def test_shape() -> None:
-    """Nowhere can be asked all that files can be asked, in the same way; it has no place and reads nothing again."""
-    mine = dict(inspect.getmembers(Nowhere, inspect.isfunction))
+    """TextFiles has the public methods of Files, with the same signatures."""
+    mine = dict(inspect.getmembers(TextFiles, inspect.isfunction))
     for name, method in inspect.getmembers(Files, inspect.isfunction):
-        if not name.startswith("_") and name not in {"locate", "reread"}:
+        if not name.startswith("_") and name not in {"locate", "reread", "has_folder"}:
             theirs = [one.kind for one in inspect.signature(method).parameters.values()]
             assert [one.kind for one in inspect.signature(mine[name]).parameters.values()] == theirs
-    assert {"root", "generation"} <= vars(Files(".")).keys() & vars(Nowhere).keys()
+    assert {"root", "generation"} <= vars(Files(".")).keys() & vars(TextFiles).keys()
 
 
 @pytest.mark.parametrize("path", ["SOUL.md", "", "/etc/passwd", "../x", "a\0b"])
 def test_nothing_is_there(path: str) -> None:
     """Whatever is looked for is not there, nothing is listed, and nothing ever changes."""
-    nowhere = Nowhere()
+    nowhere = TextFiles()
     assert (nowhere.read(path), nowhere.read_text(path), nowhere.find(path), nowhere.find(path, "")) == (None,) * 4
     assert (nowhere.list(path), nowhere.list(path, "SKILL.md"), nowhere.find_target(path)) == ((), (), path)
     nowhere.watch_link(path)
@@ -59,11 +59,11 @@ def test_every_blueprint(name: str) -> None:
 
 
 def test_no_project() -> None:
-    """Without a workspace a project is not read either, though its folder is there."""
+    """Without a workspace a project's folder on the disk is not read."""
     blueprint = load(read_blueprint("default") or "", "default", SOURCES)
     assembly = assemble(replace(TURN, project="/"), lay_ground(Agent()), blueprint)
     row = next(row for row in assembly.rows() if row.id == "project")
-    assert row.reason == "neither the project nor a folder above it has anything to say"
+    assert row.reason == "the project / is no folder"
 
 
 def test_listed_files() -> None:

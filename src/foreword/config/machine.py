@@ -1,0 +1,31 @@
+"""Settings about the machine that an agent works on: what commands may do there, and how they are confined."""
+
+from foreword.frozen import frozen
+
+
+@frozen(eq=True)
+class HostSettings:
+    """Facts about the host that cannot be told, or should not be tried."""
+
+    sudo: bool | None = None
+    """Whether sudo works without a password; if left out, `sudo -n true` is tried once, without a prompt."""
+
+
+@frozen(eq=True)
+class SandboxSettings:
+    """How the commands of an agent's tools are confined; the prompt tells it, and nothing is enforced by it."""
+
+    enabled: bool = True
+    """Whether commands run in the sandbox."""
+    mode: str = ""
+    """Which commands do, such as all."""
+    backend: str = ""
+    """What confines them, such as docker."""
+    scope: str = ""
+    """How long one sandbox lives, such as session."""
+    image: str = ""
+    """What it is made from."""
+    workspace_mount: str = ""
+    """How it sees the workspace, such as ro."""
+    network: str = ""
+    """Whether it reaches the network, such as disabled."""

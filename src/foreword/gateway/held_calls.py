@@ -1,0 +1,381 @@
+"""Held calls: tool calls that need a person's yes and wait for it.
+
+A held call has not run. It is stored with its exact arguments and belongs to the person whose turn made it. When that
+person allows it, it becomes a turn of its own session (`Incoming.held`): the inbox marks it as allowed in the same
+transaction that accepts the turn, so it runs at most once.
+"""
+
+import json
+import re
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai.messages import ModelResponse, TextPart
+
+from foreword.errors import InputError
+from foreword.events.event import Context, EventType, Recorder
+from foreword.events.trace import Timepiece, Trace, make_id
+from foreword.frozen import frozen
+from foreword.gateway.belonging import find_context
+from foreword.gateway.lane import find_lane
+from foreword.gateway.letter import Letter, post
+from foreword.gateway.message import Accepted, Incoming, NotFound
+from foreword.gateway.moment import read_moment, write_moment
+from foreword.gateway.past import Kind, Piece, add_piece, find_newest_beginning
+from foreword.gateway.request import read_request
+from foreword.gateway.session import get_session
+from foreword.gateway.writer import Writer
+from foreword.runtime.ears import Asking
+from foreword.runtime.history import dump, say
+from foreword.sources.builtin import read_prompt
+from foreword.words import Trust, Word
+from foreword.workspace import Workspace
+
+if TYPE_CHECKING:
+    from foreword.gateway.inbox import Claimed
+
+HELD_FOR = timedelta(hours=24)
+MAX_HELD_CALLS = 20  # of one person, waiting at the same time
+ID_BITS = 32
+CHARS_PER_TOKEN = 3  # roughly, where no model is known
+
+ALLOWED = "I allow the call {id} of {name}, which was held."
+DENIED = "{name} was not run: {user} denied it (call {id})."
+EXPIRED = "{name} was not run: nobody allowed it within 24 hours (call {id})."
+REVOKED = "what you may see has changed since {name} was called, so call {id} is not run"
+OVER = "call {id} of {name} was {state} before"
+TOO_MANY = "{name} was not called: {count} calls of this person wait for a yes already. Nothing was done or stored."
+HELD = (
+    "{name} was not called: it needs a person's yes. The call is held as {id}, and nothing was done. "
+    "Do not call it again for this; tell the person that it waits. How to allow it is added below your reply."
+)
+
+COLUMNS = (
+    "held_calls.id, held_calls.turn_id, held_calls.session_id, sessions.agent, sessions.channel, held_calls.user_id,"
+    " sessions.clearance, held_calls.name, held_calls.arguments, held_calls.question, held_calls.state,"
+    " held_calls.created, held_calls.expires, held_calls.run_id, held_calls.result"
+)
+TABLES = "held_calls JOIN sessions ON sessions.id = held_calls.session_id"
+
+
+class HeldState(Word):
+    """What became of a held call."""
+
+    WAITING = "waiting"
+    ALLOWED = "allowed"
+    """A turn runs it, or has run it."""
+    DENIED = "denied"
+    EXPIRED = "expired"
+    REFUSED = "refused"
+    """The person who asked is not cleared as the session is any more."""
+
+
+@frozen(eq=True)
+class HeldCall:
+    """A tool call that waits for a yes, or waited."""
+
+    id: str
+    turn: str
+    """The turn that made it."""
+    session: str
+    agent: str
+    channel: str
+    user: str
+    clearance: Trust
+    name: str
+    arguments: Mapping[str, Any]
+    question: str
+    """The tool and its arguments, for a person."""
+    state: HeldState
+    created: datetime
+    expires: datetime
+    run: str = ""
+    """The turn that runs it."""
+    result: str | None = None
+    """What the tool answered."""
+
+
+class HeldCalls:
+    """The held calls of a gateway: listed, allowed, denied and expired."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        writer: Writer,
+        recorder: Recorder,
+        clock: Callable[[], datetime],
+        accept: Callable[[Incoming], Awaitable[Accepted]],
+    ) -> None:
+        self._workspace = workspace
+        self._writer = writer
+        self._recorder = recorder
+        self._clock = clock
+        self._accept = accept
+
+    async def list(self, user: str, clearance: Trust) -> Sequence[HeldCall]:
+        """List the calls of a person that wait and may be seen at a clearance, the oldest first."""
+        now = self._clock()
+        return await self._writer.look(lambda state: list_waiting(state, user, clearance, now))
+
+    async def choose(self, user: str, clearance: Trust, named: str) -> HeldCall | Sequence[HeldCall]:
+        """Find the call that is named; without a name the only one that waits, else all that do."""
+        if named:
+            return await self._get(user, clearance, named)
+        waiting = await self.list(user, clearance)
+        return waiting[0] if len(waiting) == 1 else waiting
+
+    async def allow(
+        self,
+        user: str,
+        clearance: Trust,
+        identifier: str,
+        *,
+        asks: bool = False,
+        answer_to: tuple[str, str] = ("", ""),
+    ) -> Accepted:
+        """Run a held call as a turn of its session; allowed twice, it is one turn.
+
+        `asks` is whether the person who allows it can be asked about further calls. `answer_to` is a channel and an
+        address of theirs: the reply goes there if the session itself has no address.
+        """
+        held = await self._get(user, clearance, identifier)
+        if held.state is HeldState.ALLOWED:
+            return Accepted(turn=held.run, session=held.session, repeated=True)
+        if held.state is not HeldState.WAITING or held.expires <= self._clock():
+            state = held.state if held.state is not HeldState.WAITING else HeldState.EXPIRED
+            raise InputError(OVER.format(id=held.id, name=held.name, state=state))
+        incoming = await self._writer.look(lambda state: make_incoming(state, held))
+        incoming = replace(incoming, asks=asks)
+        if not incoming.address:
+            incoming = replace(incoming, through=answer_to[0], address=answer_to[1])
+        if find_lane(incoming, self._workspace.config).lane.clearance != held.clearance:
+            await self._end(held, HeldState.REFUSED, "")
+            raise InputError(REVOKED.format(name=held.name, id=held.id))
+        return await self._accept(incoming)
+
+    async def deny(self, user: str, clearance: Trust, identifier: str) -> HeldCall:
+        """Drop a held call, and record that in its session."""
+        held = await self._get(user, clearance, identifier)
+        words = DENIED.format(name=held.name, user=held.user or "the person who asked", id=held.id)
+        if held.state is HeldState.DENIED:
+            return held
+        if not await self._end(held, HeldState.DENIED, words):
+            held = await self._get(user, clearance, identifier)
+            raise InputError(OVER.format(id=held.id, name=held.name, state=held.state))
+        return replace(held, state=HeldState.DENIED)
+
+    async def expire(self) -> None:
+        """Drop the calls whose time is over, and record that in their sessions."""
+        now = self._clock()
+        for held in await self._writer.look(lambda state: list_overdue(state, now)):
+            words = EXPIRED.format(name=held.name, id=held.id)
+            await self._end(held, HeldState.EXPIRED, words, post_to_session=True)
+
+    async def _get(self, user: str, clearance: Trust, identifier: str) -> HeldCall:
+        held = await self._writer.look(lambda state: find_held(state, identifier.strip().lower()))
+        if held is None or held.user != user or held.clearance > clearance:
+            raise NotFound("held call")
+        return held
+
+    async def _end(self, held: HeldCall, became: HeldState, words: str, *, post_to_session: bool = False) -> bool:
+        """End the wait without a run; return whether it waited."""
+        now = self._clock()
+
+        def work(state: sqlite3.Connection) -> bool:
+            ended = state.execute(
+                "UPDATE held_calls SET state = ?, decided = ? WHERE id = ? AND state = 'waiting'",
+                (str(became), write_moment(now), held.id),
+            ).rowcount
+            if ended and words:
+                add_note(state, held, words)
+            if ended and post_to_session:
+                post_note(state, held, words, now)
+            return bool(ended)
+
+        if not await self._writer.seal(work):
+            return False
+        await self._tell(held, became)
+        return True
+
+    async def _tell(self, held: HeldCall, became: HeldState) -> None:
+        """Record the decision in the log."""
+
+        def find(state: sqlite3.Connection) -> Context | None:
+            session = get_session(state, held.session)
+            return find_context(session, read_origin(state, held)) if session else None
+
+        if context := await self._writer.look(find):
+            trace = Trace(self._recorder, context, Timepiece(now=self._clock))
+            trace.tell(EventType.TOOL_CALL, name=held.name, status=str(became), held=held.id)
+
+
+def hold_call(
+    state: sqlite3.Connection, claimed: "Claimed", asking: Asking, arguments: Mapping[str, Any], now: datetime
+) -> HeldCall | None:
+    """Store a call that needs a yes; the same call of a session waits once. None where too many wait."""
+    written = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
+    same = (
+        f"SELECT {COLUMNS} FROM {TABLES} WHERE (held_calls.turn_id = ?1 AND held_calls.call_id = ?2)"
+        " OR (held_calls.session_id = ?3 AND held_calls.user_id = ?4 AND held_calls.name = ?5"
+        " AND held_calls.arguments = ?6 AND held_calls.state = 'waiting' AND held_calls.expires > ?7) LIMIT 1"
+    )
+    user, session = claimed.incoming.user, claimed.session.id
+    key = (claimed.turn, asking.id, session, user, asking.name, written, now.timestamp())
+    if row := state.execute(same, key).fetchone():
+        return read_held(row)
+    count = "SELECT count(*) FROM held_calls WHERE user_id = ? AND state = 'waiting' AND expires > ?"
+    if state.execute(count, (user, now.timestamp())).fetchone()[0] >= MAX_HELD_CALLS:
+        return None
+    identifier = make_id(ID_BITS)
+    while find_held(state, identifier):
+        identifier = make_id(ID_BITS)
+    state.execute(
+        "INSERT INTO held_calls (id, turn_id, call_id, session_id, user_id, name, arguments, question, state, created,"
+        " expires) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?)",
+        (
+            identifier,
+            claimed.turn,
+            asking.id,
+            session,
+            user,
+            asking.name,
+            written,
+            asking.question,
+            write_moment(now),
+            (now + HELD_FOR).timestamp(),
+        ),
+    )
+    return find_held(state, identifier)
+
+
+def mark_allowed(state: sqlite3.Connection, identifier: str, run: str, now: datetime) -> None:
+    """Mark a held call as allowed, together with the acceptance of the turn that runs it."""
+    allowed = state.execute(
+        "UPDATE held_calls SET state = 'allowed', run_id = ?, decided = ?"
+        " WHERE id = ? AND state = 'waiting' AND expires > ?",
+        (run, write_moment(now), identifier, now.timestamp()),
+    ).rowcount
+    if not allowed:
+        raise InputError(f"call {identifier} does not wait any more")
+
+
+def keep_result(state: sqlite3.Connection, identifier: str, text: str) -> None:
+    """Keep what the tool answered, for every further attempt at the turn."""
+    state.execute("UPDATE held_calls SET result = ? WHERE id = ?", (text, identifier))
+
+
+def find_held(state: sqlite3.Connection, identifier: str) -> HeldCall | None:
+    """Find a held call by its id."""
+    row = state.execute(f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.id = ?", (identifier,)).fetchone()
+    return read_held(row) if row else None
+
+
+def list_waiting(state: sqlite3.Connection, user: str, clearance: Trust, now: datetime) -> list[HeldCall]:
+    """List the calls of a person that wait and may be seen at a clearance, the oldest first."""
+    asked = (
+        f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.user_id = ? AND sessions.clearance <= ?"
+        " AND held_calls.state = 'waiting' AND held_calls.expires > ? ORDER BY held_calls.expires, held_calls.id"
+    )
+    return [read_held(row) for row in state.execute(asked, (user, int(clearance), now.timestamp()))]
+
+
+def list_of_turn(state: sqlite3.Connection, turn: str) -> list[HeldCall]:
+    """List the calls of a turn that wait."""
+    asked = f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.turn_id = ? AND held_calls.state = 'waiting'"
+    return [read_held(row) for row in state.execute(f"{asked} ORDER BY held_calls.expires, held_calls.id", (turn,))]
+
+
+def list_overdue(state: sqlite3.Connection, now: datetime) -> list[HeldCall]:
+    """List the calls that waited for too long."""
+    asked = f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.state = 'waiting' AND held_calls.expires <= ?"
+    return [read_held(row) for row in state.execute(asked, (now.timestamp(),))]
+
+
+def read_held(row: Sequence[Any]) -> HeldCall:
+    """Read a row."""
+    identifier, turn, session, agent, channel, user, clearance, name, arguments, question, became, *times = row
+    created, expires, run, result = times
+    return HeldCall(
+        id=identifier,
+        turn=turn,
+        session=session,
+        agent=agent,
+        channel=channel,
+        user=user,
+        clearance=Trust(clearance),
+        name=name,
+        arguments=json.loads(arguments),
+        question=question,
+        state=HeldState(became),
+        created=read_moment(created),
+        expires=datetime.fromtimestamp(expires, UTC),
+        run=run or "",
+        result=result,
+    )
+
+
+def read_origin(state: sqlite3.Connection, held: HeldCall) -> Incoming:
+    """Read the message whose turn made a call."""
+    text, request = state.execute("SELECT text, request FROM turns WHERE id = ?", (held.turn,)).fetchone()
+    return read_request(text, request)
+
+
+def make_incoming(state: sqlite3.Connection, held: HeldCall) -> Incoming:
+    """Make the message that runs a held call: by the same person, in the same session."""
+    return replace(
+        read_origin(state, held),
+        text=ALLOWED.format(id=held.id, name=held.name),
+        session=held.session,
+        held=held.id,
+        key=f"\x01held {held.id}",  # no channel has such a key
+        before=None,
+        beginning=None,
+        traceparent="",
+        asks=False,
+    )
+
+
+def add_note(state: sqlite3.Connection, held: HeldCall, words: str) -> None:
+    """Record in the session of a call what became of it."""
+    before = read_prompt("gateway/decided")
+    messages = dump([say(before), ModelResponse(parts=[TextPart(content=words)])])
+    piece = Piece(
+        kind=Kind.ROOM,
+        messages=messages,
+        tokens=(len(before) + len(words)) // CHARS_PER_TOKEN,
+        turn=held.turn,
+        beginning=find_newest_beginning(state, held.session),
+    )
+    add_piece(state, held.session, piece)
+
+
+def post_note(state: sqlite3.Connection, held: HeldCall, words: str, now: datetime) -> None:
+    """Send a note to the private address of a session, if it has one."""
+    origin = read_origin(state, held)
+    if origin.address and not origin.room:
+        channel = origin.through or origin.channel
+        key = f"held\x00{held.id}"
+        post(state, Letter(key=key, channel=channel, address=origin.address, text=words, turn=held.turn), now)
+
+
+def show_waiting(calls: Sequence[HeldCall], *, telegram: bool, room: bool) -> str:
+    """Say below a reply which calls wait and where to decide about them."""
+    user = calls[0].user
+    who = f"{user} decides in private" if room and user else "You decide"
+    parts = ["Nothing was done yet. This waits for a yes:"]
+    for one in calls:
+        ways = [f"`/allow {one.id}` or `/deny {one.id}` in `foreword chat`", f"`POST /api/held/{one.id}` in the API"]
+        if telegram:
+            ways.insert(0, f"/allow_{one.id} or /deny_{one.id} in a private Telegram chat")
+        parts += [quote(one.question), f"{who}, within 24 hours: {', '.join(ways)}."]
+    return "\n\n".join(parts)
+
+
+def quote(text: str) -> str:
+    """Quote a text as a code block that nothing in it can end."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"

@@ -1,0 +1,69 @@
+"""The five documents sentence by sentence: each row names tests that show it, or a difference that a page states."""
+
+import ast
+import functools
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = {"coop": ("C", 167), "moltis": ("M", 95), "nova": ("N", 69), "osa": ("O", 112), "spec010": ("S", 103)}
+
+
+class Row(NamedTuple):
+    """One sentence of a document."""
+
+    document: str
+    id: str
+    status: str
+    proof: str
+
+
+def read_rows(document: str) -> list[Row]:
+    """Read the table of one document."""
+    text = (Path(__file__).parent / f"{document}.md").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if re.match(r"\| [A-Z]\d+ \|", line)]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [Row(document, number, status, proof) for number, _, status, proof in cells]
+
+
+ROWS = [row for document in DOCUMENTS for row in read_rows(document)]
+
+
+@functools.cache
+def list_tests(path: Path) -> frozenset[str]:
+    """List the test functions of a module."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return frozenset(node.name for node in module.body if isinstance(node, kinds) and node.name.startswith("test_"))
+
+
+def flatten(text: str) -> str:
+    """Join wrapped lines, so that a quotation may cross them."""
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_sentence_has_a_row(document):
+    """No row of a document is missing, and none is there twice."""
+    letter, count = DOCUMENTS[document]
+    assert [row.id for row in read_rows(document)] == [f"{letter}{number}" for number in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_row_is_shown(row):
+    """A row that works names tests that exist; one that differs quotes the dialect's page."""
+    if row.status == "differs":
+        page = (ROOT / "docs" / "dialects" / f"{row.document}.md").read_text(encoding="utf-8")
+        quotations = re.findall(r"“([^”]+)”", row.proof)
+        assert quotations
+        assert all(flatten(quotation) in flatten(page) for quotation in quotations)
+    else:
+        assert row.status == "works"
+        tests = re.findall(r"`([^`]+)`", row.proof)
+        assert tests
+        for test in tests:
+            path, _, name = test.partition("::")
+            assert name in list_tests(ROOT / "tests" / path), test

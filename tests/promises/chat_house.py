@@ -1,0 +1,165 @@
+"""A workspace with a fake provider, for tests that talk to it at the shell, over HTTP and through a messenger."""
+
+import asyncio
+import io
+import os
+import threading
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+import httpx2
+
+from foreword.cli import main
+from foreword.config.schema import HttpServer
+from foreword.gateway.api.app import create_app
+from foreword.gateway.api.server import bind, serving, show_address
+from foreword.gateway.channel import Heard
+from foreword.gateway.opening import Options, open_gateway
+from foreword.gateway.rhythm import Rhythm
+from foreword.gateway.tokens import Tokens
+from foreword.gateway.working import Patience
+from foreword.runtime.retrying import Retrying
+from foreword.testing import make_workspace
+from waiting import until
+
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5"}}
+users:
+  alice: {trust: full, timezone: Europe/Paris}
+  bob: {trust: familiar}
+rooms: {kitchen: {situation: group}}
+"""
+FILES = {
+    "foreword.yaml": CONFIG,
+    "SOUL.md": "Calm and exact.\n",
+    "memory/private/garden.md": "The plum is from 2019.\n",
+}
+NUMBERS = count(1)
+
+
+async def hurry(_seconds):
+    """Wait for nothing."""
+    await asyncio.sleep(0)
+
+
+QUICK = {
+    "retrying": Retrying(sleep=hurry, chance=lambda: 0.0),
+    "patience": Patience(later=(3600.0,), disk=(0.01,)),
+    "rhythm": Rhythm(look=0.02, renew=0.05, grace=2.0),
+}
+
+
+def find_environ(url):
+    """Name the address of a fake provider as the provider's own variables do."""
+    return {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url, "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{url}/v1"}
+
+
+@asynccontextmanager
+async def open_house(folder, url, files=FILES, **options):
+    """Open the gateway of a workspace that is made in a folder."""
+    with make_workspace(folder, files) as workspace:
+        async with open_gateway(workspace, find_environ(url), Options(**QUICK | options)) as gateway:
+            yield gateway
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def make_shell(capsys, monkeypatch, folder, url="http://127.0.0.1:9"):
+    """Return a function that runs a command in a folder, without a terminal."""
+    monkeypatch.chdir(folder)
+    for name, value in find_environ(url).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(*words):
+        capsys.readouterr()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+        code = main([str(word) for word in words])
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return run
+
+
+class Messenger:
+    """A channel whose people are played by a test."""
+
+    takes_key = True
+
+    def __init__(self):
+        self.arrived = []
+        self._hear = None
+        self._running = asyncio.Event()
+
+    def split(self, text):
+        """Leave a reply whole."""
+        return [text]
+
+    async def deliver(self, _address, part, _key):
+        """Take a reply."""
+        self.arrived.append(part)
+
+    async def show_work(self, address):
+        """Show nothing."""
+
+    async def run(self, hear):
+        """Hear whom the test plays."""
+        self._hear = hear
+        self._running.set()
+        await asyncio.Event().wait()
+
+    async def hand_in(self, text, sender="1001"):
+        """Write a message."""
+        await self._running.wait()
+        key = f"m{next(NUMBERS)}"
+        return await self._hear(Heard(channel="telegram", sender=sender, text=text, key=key, address=sender))
+
+    async def write(self, text, sender="1001"):
+        """Write a message, and return the next reply."""
+        before = len(self.arrived)
+        await self.hand_in(text, sender)
+        await until(lambda: len(self.arrived) > before)
+        return self.arrived[-1]
+
+
+@contextmanager
+def serve(folder, url, files=FILES, **options):
+    """Serve a workspace over HTTP in a thread; give a function that opens a client for somebody."""
+    begun, stops, made = threading.Event(), [], []
+
+    async def work():
+        bound, stop = bind(HttpServer(port=0, rate=100_000)), asyncio.Event()
+        async with (
+            open_house(folder, url, files, **options) as gateway,
+            serving(create_app(gateway, HttpServer(port=0, rate=100_000)), bound),
+        ):
+            made.append((gateway, show_address(bound)))
+            stops.append((asyncio.get_running_loop(), stop))
+            begun.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
+    thread.start()
+    assert begun.wait(120)
+    gateway, address = made[0]
+
+    def ask_as(user):
+        with Tokens(os.path.join(gateway.workspace.files.root, ".foreword")) as tokens:
+            secret = tokens.create(user, gateway.workspace.config.users).secret
+        return httpx2.Client(base_url=address, headers={"Authorization": f"Bearer {secret}"}, timeout=120)
+
+    try:
+        yield ask_as
+    finally:
+        loop, stop = stops[0]
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(120)

@@ -1,0 +1,68 @@
+"""A gateway with a fake provider, and the event log that it leaves behind."""
+
+import asyncio
+import json
+import sqlite3
+from contextlib import asynccontextmanager, closing
+
+from foreword.gateway.gateway import Rhythm
+from foreword.gateway.message import Incoming
+from foreword.gateway.opening import Options, open_gateway
+from foreword.gateway.working import Patience
+from foreword.runtime.retrying import Retrying
+from foreword.testing import listen, make_workspace
+
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5"}}
+users: {alice: {trust: full, timezone: UTC}, bob: {trust: familiar}}
+"""
+
+
+async def skip(_seconds):
+    """Wait for nothing."""
+    await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def open_house(folder, *script, config=CONFIG, files=None, **options):
+    """Open the gateway of a new workspace whose provider follows a script."""
+    workspace = make_workspace(folder, {"foreword.yaml": config, "SOUL.md": "Calm.\n", **(files or {})})
+    chosen = {
+        "retrying": Retrying(sleep=skip, chance=lambda: 0.0),
+        "patience": Patience(later=(0.0,), disk=(0.01,)),
+        "rhythm": Rhythm(look=0.02, renew=0.05, grace=5.0),
+    }
+    with listen(*script) as provider:
+        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": provider.url}
+        async with open_gateway(workspace, environ, Options(**chosen | options)) as gateway:
+            gateway.provider = provider
+            yield gateway
+
+
+async def say(gateway, text, user="alice", **fields):
+    """Say something, and wait until the turn has ended, however often it is queued."""
+    accepted = await gateway.accept(Incoming(text=text, user=user, **fields))
+    while not (reply := await gateway.wait(accepted.turn)).state.ended:  # noqa: ASYNC110 - each wait ends by itself
+        await asyncio.sleep(0.01)
+    return reply
+
+
+def run_house(folder, talk, *script, **options):
+    """Run a conversation with a gateway, and return what it returns."""
+
+    async def main():
+        async with open_house(folder, *script, **options) as gateway:
+            return await talk(gateway)
+
+    return asyncio.run(main())
+
+
+def read_events(folder, **columns):
+    """Read the rows of the event log whose columns have these values, as mappings."""
+    with closing(sqlite3.connect(folder / ".foreword" / "events.sqlite")) as log:
+        log.row_factory = sqlite3.Row
+        rows = [dict(row) for row in log.execute("SELECT * FROM events ORDER BY id")]
+    for row in rows:
+        row["metadata"] = json.loads(row["metadata"] or "{}")
+    return [row for row in rows if all(row[name] == value for name, value in columns.items())]

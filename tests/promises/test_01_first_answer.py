@@ -1,0 +1,218 @@
+"""The first answer of the embedded model: a prompt made for it, quotes, no loops, and the way to a real model."""
+
+import asyncio
+import json
+import re
+
+import pytest
+from bench.first_answer import QUESTIONS
+from chat_house import make_shell
+from small_model import LLAMA_CPP, LM_STUDIO, OLLAMA, copy_sample, forget_keys, serve_json
+
+import foreword
+from foreword import Trust, Turn
+from foreword.local.repetition import end_repetition
+from foreword.testing import Says, listen
+
+SMALL = "local:smollm2"
+BIRTHDAY = "When is Noé's birthday?"
+
+
+def ask(folder, message, **place):
+    """Assemble the prompt of a question to the embedded model, by the owner unless another place is named."""
+    turn = Turn(**{"user": "alice", "situation": "dm", "channel": "terminal", "model": SMALL, **place}, message=message)
+    with foreword.open(str(folder)) as workspace:
+        return workspace.assemble(turn)
+
+
+def test_prompt_is_made_for_it(tmp_path):
+    """The embedded model is told who it is in two lines, the person's profile, the passages, and how to answer."""
+    assembly = ask(copy_sample(tmp_path / "ws"), BIRTHDAY)
+    text = assembly.prompt.text
+    assert text.startswith("You are Reid, a helpful assistant.")
+    assert text.index("\n\n") < 200
+    assert "You speak with Alice." in text
+    assert "Doesn't eat shellfish." in text
+    assert "Notes:\n- Every year: 2 June: Noé's birthday." in text
+    assert "Answer in one short sentence from the notes." in text
+    assert not assembly.turn.tools
+    assert assembly.used < 1_228
+
+
+def test_twenty_questions(tmp_path):
+    """Of 20 questions about the sample's files, the quotes answer at least 18."""
+    folder = copy_sample(tmp_path / "ws")
+    with foreword.open(str(folder)) as workspace:
+        turns = [Turn(user="alice", situation="dm", model=SMALL, message=question) for question, _ in QUESTIONS]
+        quoted = [" ".join(one.text for one in workspace.assemble(turn).passages) for turn in turns]
+    assert sum(answer in text for text, (_, answer) in zip(quoted, QUESTIONS, strict=True)) >= 18
+
+
+def test_quotes_name_their_lines(tmp_path):
+    """A quote names the file and the line in which an editor finds it."""
+    folder = copy_sample(tmp_path / "ws")
+    with foreword.open(str(folder)) as workspace:
+        for question, _ in QUESTIONS:
+            turn = Turn(user="alice", situation="dm", model=SMALL, message=question)
+            for one in workspace.assemble(turn).passages:
+                line = (folder / one.file).read_text(encoding="utf-8").splitlines()[one.line - 1]
+                assert one.text[:20] in line
+
+
+def test_recall_can_be_turned_off(tmp_path):
+    """`memory.recall: false` turns the passages off also for the embedded model."""
+    folder = copy_sample(tmp_path / "ws")
+    with (folder / "foreword.yaml").open("a", encoding="utf-8") as file:
+        file.write("\nmemory: {recall: false}\n")
+    assert ask(folder, BIRTHDAY).passages == ()
+
+
+@pytest.mark.parametrize("place", [{"user": "bob"}, {"user": "alice", "situation": "group", "room": "family"}, {}])
+def test_nothing_above_the_clearance(tmp_path, place):
+    """Deleting every text above the clearance changes no byte of the prompt, and so no passage and no order."""
+    place = place or {"user": "nobody"}
+    whole, rest = copy_sample(tmp_path / "whole"), copy_sample(tmp_path / "rest")
+    hidden = ["CALENDAR.md", "USER.md", "MEMORY.md", "BOOT.md", "users/carol/USER.md", "memory/shared/HOUSE.md"]
+    hidden += [f"memory/private/{name}.md" for name in ("FINANCE", "GIFTS", "HEALTH")]
+    for path in hidden:
+        (rest / path).unlink()
+    for question, _ in QUESTIONS:
+        one, two = ask(whole, question, **place), ask(rest, question, **place)
+        assert one.clearance.level <= Trust.FAMILIAR
+        assert one.prompt.text.partition("Notes:")[2] == two.prompt.text.partition("Notes:")[2]
+        assert not {passage.file for passage in one.passages} & set(hidden)
+
+
+def test_own_files_are_for_their_person(tmp_path):
+    """A person's own file is found for that person alone, and in no room."""
+    folder = copy_sample(tmp_path / "ws")
+    question = "Who answers with a thumb?"
+    found = {"users/bob/USER.md"}
+    (folder / "foreword.yaml").write_text(
+        (folder / "foreword.yaml").read_text(encoding="utf-8").replace("bob: {trust: familiar", "bob: {trust: inner"),
+        encoding="utf-8",
+    )
+    assert {one.file for one in ask(folder, question, user="bob").passages} == found
+    for other in ({"user": "carol"}, {"user": "alice"}, {"user": "bob", "situation": "group", "room": "family"}):
+        assert not {one.file for one in ask(folder, question, **other).passages} & found
+
+
+def test_chat_shows_the_quotes(tmp_path, capsys, monkeypatch):
+    """The chat shows the passages as quotes with file and line; they go to stderr, and the answer to stdout."""
+    forget_keys(monkeypatch)
+    with listen(Says(text="In June.")) as provider:
+        folder = copy_sample(tmp_path / "ws", "mine:small", "mode: brief", provider.url)
+        answer = make_shell(capsys, monkeypatch, folder)("chat", BIRTHDAY)
+    assert (answer.code, answer.out) == (0, "In June.\n")
+    assert "> Every year: 2 June: Noé's birthday.\n  CALENDAR.md, line 19\n" in answer.err
+
+
+def test_larger_models_get_no_quotes(tmp_path, capsys, monkeypatch):
+    """A model with a full prompt is not accompanied by quotes."""
+    with listen(Says(text="In June.")) as provider:
+        folder = copy_sample(tmp_path / "ws", "mine:large", "window: 128000", provider.url)
+        answer = make_shell(capsys, monkeypatch, folder)("chat", BIRTHDAY)
+    assert (answer.out, answer.err) == ("In June.\n", "")
+
+
+@pytest.mark.parametrize(("facts", "most"), [("mode: brief, answer: 77", 77), ("mode: brief, answer: 300", 300)])
+def test_length_is_configurable(tmp_path, capsys, monkeypatch, facts, most):
+    """`models.NAME.answer` bounds the answer of a model."""
+    with listen(Says(text="Yes.")) as provider:
+        folder = copy_sample(tmp_path / "ws", "mine:small", facts, provider.url)
+        make_shell(capsys, monkeypatch, folder)("chat", "Hello, what is new?")
+        assert provider.requests[0].body["max_tokens"] == most
+
+
+def test_length_by_default(tmp_path):
+    """The embedded model answers in 200 tokens at most unless the configuration says otherwise."""
+    assert ask(copy_sample(tmp_path / "ws"), BIRTHDAY).terms.meter.facts.answer == 200
+
+
+def stream(tokens):
+    """Send tokens as the engine streams them, then the end of a reply that reached its limit."""
+    for number, token in enumerate(tokens, 1):
+        timings = {"cache_n": 5, "prompt_n": 7, "predicted_n": number}
+        yield {"choices": [{"index": 0, "delta": {"content": token}}], "timings": timings}
+    yield {"choices": [{"index": 0, "finish_reason": "length", "delta": {}}]}
+    yield {"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": len(tokens)}}
+
+
+async def pass_through(tokens):
+    """Pass a reply through what ends repetitions; events arrive in pieces that end anywhere."""
+
+    async def send():
+        raw = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in stream(tokens))
+        for at in range(0, len(raw), 100):
+            yield raw[at : at + 100]
+
+    raw = b"".join([piece async for piece in end_repetition(send(), 10)])
+    chunks = [json.loads(event[6:]) for event in raw.split(b"\n\n") if event.startswith(b"data: {")]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    said = "".join(choice["delta"].get("content", "") for choice in choices)
+    return said, [choice.get("finish_reason") for choice in choices][-1], chunks[-1]["usage"]
+
+
+def test_loops_end():
+    """A reply ends where it begins to repeat ten tokens of its own, and its usage is still known."""
+    sentence = ["My", "name", "is", "Samantha", "and", "I", "am", "happy", "to", "help", "you", "today", ".", ""]
+    said, reason, usage = asyncio.run(pass_through([f"{word} " for word in sentence] * 9))
+    assert said.count("Samantha") == 1
+    assert reason == "stop"
+    assert usage["prompt_tokens"] == 12
+    assert usage["completion_tokens"] < 2 * len(sentence)
+
+
+def test_other_replies_stay_whole():
+    """A reply that repeats single words, but no ten tokens, is passed on whole."""
+    words = "on Monday the cat and on Tuesday the cat and the dog and on Monday the end"
+    assert asyncio.run(pass_through(re.findall(r"\w+ ?", words)))[:2] == (words, "length")
+
+
+def test_honest_line(tmp_path, capsys, monkeypatch):
+    """One line says that a 135M model would answer and how to get a real one, with the servers of this machine."""
+    pytest.importorskip("xllamacpp")
+    folder = copy_sample(tmp_path / "ws")
+    shell = make_shell(capsys, monkeypatch, folder)
+    with serve_json(OLLAMA) as ollama, serve_json(LM_STUDIO) as studio, serve_json(LLAMA_CPP) as llama:
+        forget_keys(monkeypatch, ollama=ollama, lmstudio=studio, llamacpp=llama)
+        monkeypatch.delenv("OPENAI_BASE_URL")
+        monkeypatch.setenv("FOREWORD_CACHE", str(tmp_path / "nothing"))
+        weigh_nothing(tmp_path / "nothing")
+        first = shell("chat", "Hello there, how is the garden?").err.splitlines()[0]
+    assert "no key is set for anthropic, so a 135M model answers" in first
+    assert "set ANTHROPIC_API_KEY" in first
+    assert "--model ollama:llama3.2:3b (Ollama runs on this machine)" in first
+    assert "--model lmstudio:gemma-3-4b (LM Studio runs on this machine)" in first
+    assert "--model llamacpp:mistral.gguf (llama.cpp runs on this machine)" in first
+
+
+def weigh_nothing(folder):
+    """Put a file without weights where those of the embedded model belong, so that nothing is fetched or computed."""
+    from foreword.local.catalogue import find_weights
+
+    weights = find_weights("smollm2")
+    folder.mkdir()
+    with (folder / f"{weights.sha256[:16]}-{weights.file.rpartition('/')[2]}").open("wb") as file:
+        file.truncate(weights.size)
+
+
+def test_doctor_and_init_name_the_servers(tmp_path, capsys, monkeypatch):
+    """`doctor` and `init` name the model servers of this machine, their models and the windows they tell."""
+    folder = copy_sample(tmp_path / "ws")
+    shell = make_shell(capsys, monkeypatch, folder)
+    with serve_json(OLLAMA) as ollama, serve_json(LM_STUDIO) as studio, serve_json(LLAMA_CPP) as llama:
+        forget_keys(monkeypatch, ollama=ollama, lmstudio=studio, llamacpp=llama)
+        doctor, init = shell("doctor").out, shell("init", tmp_path / "new").out
+    assert f"Ollama at {ollama}: ollama:llama3.2:3b, ollama:qwen3:8b (window 32,768)" in doctor
+    assert f"LM Studio at {studio}: lmstudio:gemma-3-4b (window 8,192);" in doctor
+    assert f"llama.cpp at {llama}: llamacpp:mistral.gguf (window 16,384)" in doctor
+    assert f"Ollama at {ollama}: ollama:llama3.2:3b, ollama:qwen3:8b" in init
+
+
+def test_other_servers_are_left_alone(tmp_path, capsys, monkeypatch):
+    """Another program on the port is not taken for a model server, and no other machine is asked."""
+    shell = make_shell(capsys, monkeypatch, copy_sample(tmp_path / "ws"))
+    with serve_json({"/v1/models": {"data": [{"id": "x", "owned_by": "somebody"}]}}) as other:
+        forget_keys(monkeypatch, llamacpp=other, ollama="http://192.0.2.1:11434/v1")
+        assert "model server" not in shell("doctor").out

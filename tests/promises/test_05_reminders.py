@@ -1,0 +1,158 @@
+"""A reminder reaches its person by default, live and labelled, and its time is written as people write times."""
+
+import asyncio
+import json
+import threading
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from chat_house import CONFIG, FILES, make_shell, open_house, serve
+
+from foreword.cli import main
+from foreword.errors import InputError
+from foreword.gateway.message import Incoming, State
+from foreword.gateway.schedule.due import read_at
+from foreword.gateway.schedule.phrases import resolve_moment
+from foreword.testing import Called, MovedClock, Says, listen, write_files
+from waiting import wait
+
+PARIS = ZoneInfo("Europe/Paris")
+MORNING = datetime(2026, 11, 16, 7, 59, tzinfo=UTC)  # 8:59 in Paris
+
+
+@pytest.fixture
+def provider():
+    """A provider that says Yes until it is given a script."""
+    with listen() as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("text", "now", "meant"),
+    [
+        ("18:00", "2026-11-16T08:59+01:00", "2026-11-16T17:00+00:00"),
+        ("at 18:00", "2026-11-16T08:59+01:00", "2026-11-16T17:00+00:00"),
+        ("8:00", "2026-11-16T08:59+01:00", "2026-11-17T07:00+00:00"),
+        ("tomorrow 8:00", "2026-11-16T08:59+01:00", "2026-11-17T07:00+00:00"),
+        ("in 5 minutes", "2026-11-16T08:59+01:00", "2026-11-16T08:04+00:00"),
+        ("in an hour", "2026-11-16T08:59+01:00", "2026-11-16T08:59+00:00"),
+        ("2026-12-24T18:00", "2026-11-16T08:59+01:00", "2026-12-24T17:00+00:00"),
+        # The clocks go forward on 29 March and back on 25 October 2026.
+        ("tomorrow 8:00", "2026-03-28T12:00+01:00", "2026-03-29T06:00+00:00"),
+        ("in 1 day", "2026-03-28T12:00+01:00", "2026-03-29T10:00+00:00"),
+        ("in 24 hours", "2026-03-28T12:00+01:00", "2026-03-29T11:00+00:00"),
+        ("2:30", "2026-03-29T01:00+01:00", "2026-03-29T01:00+00:00"),
+        ("2:30", "2026-10-25T01:00+02:00", "2026-10-25T00:30+00:00"),
+    ],
+)
+def test_times_as_people_write_them(text, now, meant):
+    """A time is read in the person's zone, also across the change of the clocks."""
+    resolved = resolve_moment(text, PARIS, datetime.fromisoformat(now))
+    assert read_at(resolved.moment, PARIS) == datetime.fromisoformat(meant)
+    assert bool(resolved.note) is (text == "8:00")
+
+
+@pytest.mark.parametrize("text", ["soon", "25:00", "8 o'clock", "in five minutes", "in 0 minutes", "today 7:00"])
+def test_what_is_no_time_is_refused(text):
+    """A text that is no time, or a time that has passed, is refused in words that help."""
+    with pytest.raises(InputError) as refused:
+        resolve_moment(text, PARIS, MORNING)
+    assert "write" in str(refused.value) or "passed" in str(refused.value) or "away" in str(refused.value)
+
+
+def test_schedule_add_at_the_shell(tmp_path, capsys, monkeypatch):
+    """`schedule add --at` takes such times, says that a passed one means tomorrow, and names the forms it accepts."""
+    write_files(tmp_path, FILES)
+    shell = make_shell(capsys, monkeypatch, tmp_path)
+    soon = shell("schedule", "add", "--at", "in 5 minutes", "--say", "Remind me of the bread.", "--json")
+    assert (soon.code, soon.err) == (0, "")
+    due = datetime.fromisoformat(json.loads(soon.out)["due"])
+    assert 200 < (due - datetime.now(UTC)).total_seconds() < 301
+    passed = shell("schedule", "add", "--at", "0:00", "--say", "Remind me of the tide.")
+    assert "0:00 has passed today (Europe/Paris), so it is planned for tomorrow" in passed.err
+    bad = shell("schedule", "add", "--at", "soon", "--say", "Now.")
+    assert bad.code == 2
+    assert '"18:00", "tomorrow 8:00", "in 5 minutes"' in bad.err
+
+
+def test_schedule_add_warns_when_nobody_is_reached(tmp_path, capsys, monkeypatch):
+    """`schedule add` warns where no reply would arrive, and is quiet in a fresh workspace."""
+    config = CONFIG.replace("Europe/Paris", "Europe/Paris, identities: ['telegram:1001']")
+    write_files(tmp_path, {**FILES, "foreword.yaml": config})
+    shell = make_shell(capsys, monkeypatch, tmp_path)
+    at = ("schedule", "add", "--at", "tomorrow 8:00", "--say", "Hello.")
+    assert "nobody is reached: telegram is no channel that delivers here" in shell(*at, "--to", "telegram:1001").err
+    assert "nobody is reached: nothing says where the room kitchen is" in shell(*at, "--to", "kitchen").err
+    assert "nobody is reached: bob has no address" in shell(*at, "--user", "bob").err
+    assert shell(*at).err == ""
+    fresh = tmp_path / "fresh"
+    assert main(["init", str(fresh), "--owner", "alice"]) == 0
+    assert make_shell(capsys, monkeypatch, fresh)(*at).err == ""
+
+
+def test_the_agent_has_the_same_forms(tmp_path, provider):
+    """The agent's tool takes the same times, and tells it how one was read."""
+    call = Called(name="schedule_create", arguments={"say": "Remind alice of the bread.", "at": "8:00"})
+    provider.follow(Says(text="", calls=(call,)), Says(text="Planned."))
+
+    async def run():
+        async with open_house(tmp_path, provider.url, clock=MovedClock(MORNING)) as gateway:
+            accepted = await gateway.accept(Incoming(text="Remind me at 8.", user="alice"))
+            turn = await gateway.wait(accepted.turn)
+            while not turn.state.ended:
+                turn = await gateway.wait(accepted.turn)
+            return turn, await gateway.scheduler.list("alice", max_trust())
+
+    turn, (made,) = asyncio.run(run())
+    assert turn.state is State.ANSWERED
+    assert made.due == datetime(2026, 11, 17, 7, 0, tzinfo=UTC)
+    assert "has passed today (Europe/Paris)" in provider.requests[-1].raw.decode()
+
+
+def max_trust():
+    """Name the highest trust."""
+    from foreword.words import Trust
+
+    return Trust.FULL
+
+
+def test_a_reminder_stands_in_the_terminal_and_on_the_web(tmp_path, provider, capsys, monkeypatch):
+    """In a fresh workspace a due reminder arrives in the owner's conversations, labelled, before they said anything."""
+    provider.follow(Says(text="The bread is ready."))
+    write_files(tmp_path, FILES)
+    shell = make_shell(capsys, monkeypatch, tmp_path, provider.url)
+    assert shell("schedule", "add", "--at", "in 1 second", "--name", "bread", "--say", "Remind me.").code == 0
+    with serve(tmp_path, provider.url, scheduling=True) as ask_as, ask_as("alice") as client:
+        found = wait(lambda: client.get("/api/notifications").json()["notifications"])
+    assert [(one["label"], one["text"]) for one in found] == [("scheduled: bread", "The bread is ready.")]
+    shown = shell("sessions", "--json")
+    channels = {one["channel"] for one in json.loads(shown.out) if one["title"] == "The bread is ready."}
+    assert {"terminal", "web"} <= channels
+
+
+def test_a_reminder_arrives_on_an_open_stream(tmp_path, provider):
+    """Whoever listens on the web hears a reminder as an event when it is due; nobody else does."""
+    provider.follow(Says(text="The bread is ready."))
+    heard, others, ready = [], [], threading.Event()
+    with serve(tmp_path, provider.url, scheduling=True) as ask_as:
+
+        def listen_as(user, kept):
+            events = {"Accept": "text/event-stream"}
+            with ask_as(user) as client, client.stream("GET", "/api/notifications", headers=events) as stream:
+                for line in stream.iter_lines():
+                    ready.set()
+                    if line.startswith("data:"):
+                        kept.append(json.loads(line[5:]))
+                        return
+
+        threading.Thread(target=listen_as, args=("alice", heard), daemon=True).start()
+        threading.Thread(target=listen_as, args=("bob", others), daemon=True).start()
+        assert ready.wait(120)
+        with ask_as("alice") as client:
+            planned = client.post("/api/schedules", json={"say": "Remind me.", "at": "in 1 second", "name": "bread"})
+        assert planned.status_code == 201
+        assert planned.json()["notes"] == []
+        wait(lambda: heard)
+    assert (heard[0]["label"], heard[0]["text"]) == ("scheduled: bread", "The bread is ready.")
+    assert others == []

@@ -1,0 +1,122 @@
+"""Item 12: a broken SYSTEM.md or IDENTITY.md leaves the last good text in force, and the owner is told."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from dialect_house import open_house, read_log, run, say, serve_workspace
+
+from foreword import Turn
+from foreword.testing import listen, make_workspace
+
+CONFIG = """\
+owner: alice
+users: {{alice: {{trust: full}}, bob: {{trust: familiar}}}}
+agents: {{reid: {{model: "anthropic:claude-sonnet-5", blueprint: {}}}}}
+"""
+ALICE = Turn(user="alice", situation="dm")
+GOOD = {"SYSTEM.md": "Keep the ledger tidy.\n", "IDENTITY.md": "---\nname: Wren\n---\n"}
+BROKEN = {"SYSTEM.md": "One.\nTwo {{ name.\n", "IDENTITY.md": "---\nname: Wren\nvibe: [x\n---\n"}
+BLUEPRINTS = {"SYSTEM.md": "osa", "IDENTITY.md": "moltis"}
+SAID = {"SYSTEM.md": "Keep the ledger tidy.", "IDENTITY.md": "Your name is Wren."}
+FAULT = r"{} .*in line \d"
+MODEL = ("--model", "anthropic:claude-sonnet-5")
+LEGACY = "consider moving it into SYSTEM.md"
+
+
+@pytest.fixture(params=GOOD)
+def path(request: pytest.FixtureRequest) -> str:
+    """The file that breaks."""
+    return str(request.param)
+
+
+def files(path: str, texts: dict[str, str] = GOOD) -> dict[str, str]:
+    """Make a workspace whose blueprint shows the file."""
+    return {"foreword.yaml": CONFIG.format(BLUEPRINTS[path]), path: texts[path]}
+
+
+def test_the_last_good_text_stays(tmp_path: Path, path: str) -> None:
+    """An edit that breaks the file changes no byte of the prompt, explain says why, and a mended one applies."""
+    workspace = make_workspace(tmp_path, files(path))
+    before = workspace.assemble(ALICE)
+    assert SAID[path] in before.prompt.text
+    (tmp_path / path).write_text(BROKEN[path])
+    workspace.refresh(now=True)
+    after = workspace.assemble(ALICE)
+    assert after.prompt.text == before.prompt.text
+    (reason,) = [row.reason for row in after.rows() if "the last good text stays" in row.reason]
+    assert re.search(r"in line \d", reason)
+    (tmp_path / path).write_text(GOOD[path].replace("tidy", "clean").replace("Wren", "Robin"))
+    workspace.refresh(now=True)
+    mended = workspace.assemble(ALICE).prompt.text
+    assert "clean" in mended or "Robin" in mended
+
+
+def test_explain_does_not_call_it_blank(tmp_path: Path, path: str) -> None:
+    """The verdict of a file that is broken from the start has its fault and the line."""
+    rows = make_workspace(tmp_path, files(path, BROKEN)).assemble(ALICE).rows()
+    told = [row.reason for row in rows if path in row.reason]
+    assert told
+    assert all(re.search(r"in line \d", reason) for reason in told)
+
+
+def test_a_restart_keeps_what_a_session_was_sent(tmp_path: Path, path: str) -> None:
+    """A session that was sent the good text is sent the same bytes after a restart with the broken file."""
+
+    async def talk(text: str, given: dict[str, str]) -> None:
+        async with open_house(tmp_path, provider, given) as gateway:
+            await say(gateway, text)
+
+    with listen() as provider:
+        asyncio.run(talk("One", files(path)))
+        asyncio.run(talk("Two", files(path, BROKEN)))
+        one, two = provider.requests
+    stable = one.body["system"][0]["text"]
+    assert SAID[path] in stable
+    assert two.body["system"][0]["text"] == stable
+
+
+def test_a_reload_over_http_tells(tmp_path: Path, path: str) -> None:
+    """`POST /api/reload` names the file and the line, although no turn has read the file; so does the log."""
+    with serve_workspace(tmp_path, files=files(path)) as served, served.ask_as("alice") as alice:
+        assert alice.post("/api/reload").json()["faults"] == []
+        (tmp_path / path).write_text(BROKEN[path])
+        (fault,) = alice.post("/api/reload").json()["faults"]
+        assert re.match(FAULT.format(path), fault)
+        (told,) = [one["error"] for one in served.list_events(type="config_reloaded", level="error")]
+        assert told == f"{fault}: what was in force before still is; see: foreword doctor"
+        (tmp_path / path).write_text(GOOD[path])
+        assert alice.post("/api/reload").json()["faults"] == []
+
+
+def test_a_gateway_tells_at_its_start(tmp_path: Path, path: str) -> None:
+    """A gateway that starts with a broken file tells it before any turn."""
+
+    async def wait() -> None:
+        async with open_house(tmp_path, provider, files(path, BROKEN)) as gateway:
+            gateway.reloading.look(now=True)
+
+    with listen() as provider:
+        asyncio.run(wait())
+    errors = [error for kind, level, error, _ in read_log(tmp_path) if kind == "config_reloaded" and level == "error"]
+    assert len(errors) == 1
+    assert re.match(FAULT.format(path), errors[0])
+
+
+def test_doctor_tells(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`foreword doctor` is an error with file and line, and `foreword build` warns."""
+    make_workspace(tmp_path, files(path, BROKEN))
+    code, printed = run(capsys, tmp_path, "doctor")
+    assert code == 1
+    assert re.search(rf"error +{path} .*in line \d", printed)
+    assert re.search(r"in line \d", run(capsys, tmp_path, "build", *MODEL)[1])
+
+
+def test_legacy_files_are_hinted_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The hint about a legacy SOUL.md is a warning of doctor and build, once; with a SYSTEM.md there is none."""
+    make_workspace(tmp_path, {"foreword.yaml": CONFIG.format("osa"), "SOUL.md": "Old.\n", "IDENTITY.md": "Old.\n"})
+    for words in (("doctor",), ("build", *MODEL)):
+        assert run(capsys, tmp_path, *words)[1].count(LEGACY) == 1
+    (tmp_path / "SYSTEM.md").write_text("New.\n")
+    assert LEGACY not in run(capsys, tmp_path, "doctor")[1]

@@ -1,0 +1,100 @@
+"""Item 17: coop shows skills and rooms' files, and facts about sudo and sandbox reach the prompt."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from dialect_house import open_house, run, say
+
+from foreword import Turn
+from foreword.testing import listen, make_workspace
+
+CONFIG = """\
+owner: alice
+users: {alice: {trust: full}, bob: {trust: familiar}}
+agents: {reid: {model: "anthropic:claude-sonnet-5", blueprint: BLUEPRINT}}
+rooms: {family: {situation: group}}
+"""
+SKILL = "---\nname: knit\ndescription: Knit a scarf\n---\nCast on forty stitches.\n"
+COOP = {
+    "foreword.yaml": CONFIG.replace("BLUEPRINT", "coop"),
+    "skills/knit/SKILL.md": SKILL,
+    "groups/family/AGENTS.md": "We eat at seven.\n",
+}
+MODEL = ("--model", "anthropic:claude-sonnet-5")
+FACT = "sudo_non_interactive="
+
+
+def test_coop_lists_skills(tmp_path: Path) -> None:
+    """A skill is listed by name and description, its text is fetched on demand, and a stranger is told of none."""
+    workspace = make_workspace(tmp_path, COOP)
+    text = workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
+    assert '<skill name="knit" source="skill" path="skills/knit">\nKnit a scarf\n</skill>' in text
+    assert "Cast on" not in text
+    assert "knit" not in workspace.assemble(Turn(user="mallory", situation="dm")).prompt.text
+
+
+def test_coop_shows_the_files_of_a_room(tmp_path: Path) -> None:
+    """Files of groups/NAME/ are in the prompts of that room and of no other place."""
+    workspace = make_workspace(tmp_path, COOP)
+    room = Turn(user="bob", situation="group", room="family")
+    assert "## This Room\n### AGENTS.md\nWe eat at seven." in workspace.assemble(room).prompt.text
+    assert "We eat" not in workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
+
+
+def test_coop_has_conduct_without_files(tmp_path: Path) -> None:
+    """An empty workspace has rules of conduct and of memory; an AGENTS.md replaces them."""
+    workspace = make_workspace(tmp_path, {"foreword.yaml": COOP["foreword.yaml"]})
+    text = workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
+    assert "## AGENTS.md\n" in text
+    assert "Look into memory before you answer from it" in text
+    (tmp_path / "AGENTS.md").write_text("Mine.\n")
+    workspace.refresh(now=True)
+    assert "Look into memory" not in workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
+
+
+def capture(folder: Path, more: str = "") -> str:
+    """Return the system prompt that a gateway sends for the owner."""
+
+    async def talk() -> None:
+        config = CONFIG.replace("BLUEPRINT", "moltis") + more
+        async with open_house(folder, provider, {"foreword.yaml": config}) as gateway:
+            await say(gateway, "Hello")
+
+    with listen() as provider:
+        asyncio.run(talk())
+    return "".join(block["text"] for block in provider.requests[0].body["system"])
+
+
+def test_sandbox_and_sudo_from_the_configuration(tmp_path: Path) -> None:
+    """`sandbox:` and `host:` reach the runtime lines of a captured request; without a shell there is no routing."""
+    more = "host: {sudo: true}\nsandbox: {backend: docker, mode: all, network: disabled}\n"
+    text = capture(tmp_path, more)
+    assert f"{FACT}true" in text
+    assert "Sandbox(exec): enabled=true | mode=all | backend=docker | network=disabled" in text
+    assert "## Execution routing" not in text
+
+
+@pytest.mark.parametrize(("script", "told"), [("exit 0", "true"), ("exit 1", "false"), (None, "")])
+def test_sudo_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: str | None, told: str
+) -> None:
+    """`sudo -n` is tried once, with no input and nothing but the path; without a sudo nothing is said."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    if script:
+        log = tmp_path / "log"
+        shown = f'printf "%s|%s\\n" "$*" "$SUDO_ASKPASS" >> {log}'
+        (folder / "sudo").write_text(f"#!/bin/sh\n{shown}\nread word && exit 0\n{script}\n")
+        (folder / "sudo").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder) if not script else f"{folder}{os.pathsep}/bin:/usr/bin")
+    monkeypatch.setenv("SUDO_ASKPASS", "/bin/false")
+    make_workspace(tmp_path, {"foreword.yaml": CONFIG.replace("BLUEPRINT", "moltis")})
+    for _ in range(2):
+        _, printed = run(capsys, tmp_path, "build", *MODEL)
+        assert (f"{FACT}{told}" in printed) if told else (FACT not in printed)
+    if script:
+        assert log.read_text() == "-n true|\n"
+    (tmp_path / "foreword.yaml").write_text(CONFIG.replace("BLUEPRINT", "moltis") + "host: {sudo: false}\n")
+    assert f"{FACT}false" in run(capsys, tmp_path, "build", *MODEL)[1]

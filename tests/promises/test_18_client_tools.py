@@ -1,0 +1,176 @@
+"""Promise 18: Open WebUI and other clients work as they come."""
+
+import json
+
+import openai
+import pytest
+from client_bodies import BODIES, make_tool
+from served import FILES, serve_workspace
+
+from foreword import open as open_workspace
+from foreword.errors import ConfigError
+from foreword.testing import Says, make_workspace
+
+HEADER = "Foreword-Client-Tools"
+SCHEMA = {
+    "type": "object",
+    "properties": {"mood": {"type": "string"}},
+    "required": ["mood"],
+    "additionalProperties": False,
+}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "mood", "schema": SCHEMA, "strict": True}}
+
+
+def configure(**server):
+    """Make the files of a workspace with these settings of the server."""
+    return {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}server: {json.dumps(server)}\n"}
+
+
+def hello(client, **more):
+    """Say hello with OpenAI's own client."""
+    more = {"model": "reid", **more}
+    return client.chat.completions.create(messages=[{"role": "user", "content": "Hello, in JSON"}], **more)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One server for the tests that leave nothing behind."""
+    with serve_workspace(tmp_path_factory.mktemp("clients")) as one:
+        yield one
+
+
+@pytest.mark.parametrize("client", BODIES)
+def test_a_client_with_tools_is_answered(shared, client):
+    """A request of each popular client is answered, and a header says how many of its tools were ignored."""
+    body = BODIES[client]
+    shared.provider.follow(Says(text="Good morning."))
+    with shared.ask_as() as api:
+        answer = api.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    assert "Good" in answer.text
+    count = len(body.get("tools") or body["functions"])
+    assert answer.headers[HEADER] == f"ignored; count={count}"
+    sent = json.dumps(shared.provider.body["tools"])
+    assert not any(name in sent for name in ("builtin_", "webfetch", "look_up", "transfer_to"))
+
+
+def test_the_sdk_with_tools(shared):
+    """OpenAI's own client gets an answer when it sends tools, streaming or not."""
+    client = shared.open_sdk()
+    for stream in (False, True):
+        shared.provider.follow(Says(text="Good morning."))
+        answer = hello(client, tools=[make_tool("look_up")], tool_choice="auto", stream=stream)
+        said = "".join(part.choices[0].delta.content or "" for part in answer) if stream else ""
+        assert (said or answer.choices[0].message.content) == "Good morning."
+
+
+def test_one_log_line(shared):
+    """The log has one line that says how many tools were ignored."""
+    shared.provider.follow(Says(text="Yes."))
+    hello(shared.open_sdk(), tools=[make_tool(f"tool_{number}") for number in range(33)])
+    rows = shared.list_events(type="message_received")
+    assert [row["metadata"].get("client_tools_ignored") for row in rows].count(33) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "param"),
+    [
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "look_up"}}}, "tool_choice"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}}},
+            "tool_choice",
+        ),
+        ({"function_call": {"name": "look_up"}}, "function_call"),
+    ],
+)
+def test_a_forced_call_is_refused(shared, more, param):
+    """A forced call of a tool that the model is not shown is 400, and `param` names the field."""
+    asked = len(shared.provider.requests)
+    with pytest.raises(openai.BadRequestError) as refused:
+        hello(shared.open_sdk(), tools=[make_tool("look_up")], extra_body=more)
+    assert refused.value.param == param
+    assert len(shared.provider.requests) == asked
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_a_free_choice_is_taken(shared, choice):
+    """`auto` and `none` can be met, so they are taken."""
+    shared.provider.follow(Says(text="Yes."))
+    assert hello(shared.open_sdk(), tools=[make_tool("look_up")], tool_choice=choice).choices[0].message.content
+
+
+def test_refuse(tmp_path):
+    """`client_tools: refuse` refuses tools with 400, and takes an empty list."""
+    with serve_workspace(tmp_path, Says(text="Yes."), files=configure(client_tools="refuse")) as served:
+        client = served.open_sdk()
+        for name, sent in (("tools", [make_tool("f")]), ("functions", [{"name": "f"}])):
+            with pytest.raises(openai.BadRequestError) as refused:
+                hello(client, **{name: sent})
+            assert refused.value.param == name
+        assert hello(client, tools=[]).choices[0].message.content == "Yes."
+
+
+def test_pass_is_not_built_yet(tmp_path):
+    """`client_tools: pass` is a fault of the configuration with its line and a remedy, and is never ignored."""
+    make_workspace(tmp_path, configure(client_tools="ignore")).close()
+    (tmp_path / "foreword.yaml").write_text(configure(client_tools="pass")["foreword.yaml"])
+    with pytest.raises(ConfigError, match=r"foreword.yaml:\d+: server.client_tools .*use ignore or refuse"):
+        open_workspace(tmp_path)
+
+
+def test_a_result_of_a_client_tool_is_text_from_outside(shared):
+    """A tool result of a client reaches the model as labelled text, and calls of its own tools are left out."""
+    shared.provider.follow(Says(text="Rain."))
+    with shared.ask_as() as api:
+        api.post("/v1/chat/completions", json=BODIES["llm -T"])
+    newest = str(shared.provider.body["messages"][-1])
+    assert "text from outside" in newest
+    assert "> It is raining." in newest
+
+
+def test_continue(shared):
+    """A client that ends with an assistant message gets that answer continued."""
+    shared.provider.follow(Says(text="Once upon"), Says(text="a time."))
+    client, said = shared.open_sdk(), [{"role": "user", "content": "Tell a story"}]
+    first = client.chat.completions.create(model="reid", messages=said)
+    said.append({"role": "assistant", "content": "Once upon"})
+    second = client.chat.completions.create(model="reid", messages=said)
+    assert second.choices[0].message.content == "a time."
+    assert second.foreword["session"] == first.foreword["session"]
+
+
+def test_response_format_is_honoured(shared):
+    """Both formats reach OpenAI as they were sent, and a schema reaches Anthropic in its own field."""
+    client = shared.open_sdk()
+    for wanted in ({"type": "json_object"}, FORMAT):
+        shared.provider.follow(Says(text='{"mood": "json"}'))
+        hello(client, model="ada", response_format=wanted)
+        assert shared.provider.body["response_format"] == wanted
+    shared.provider.follow(Says(text='{"mood": "calm"}'))
+    hello(client, response_format=FORMAT)
+    assert shared.provider.body["output_config"]["format"] == {"type": "json_schema", "schema": SCHEMA}
+
+
+def test_plain_text_is_no_format(shared):
+    """`text` is what every answer is, and adds nothing to the request."""
+    shared.provider.follow(Says(text="Yes."))
+    hello(shared.open_sdk(), response_format={"type": "text"})
+    assert "output_config" not in shared.provider.body
+
+
+@pytest.mark.parametrize(
+    ("wanted", "param"),
+    [
+        ({"type": "json_object"}, "response_format"),
+        ({"type": "json_schema"}, "response_format.json_schema"),
+        ({"type": "grammar"}, "response_format.type"),
+    ],
+)
+def test_a_format_that_is_not_taken_is_refused(shared, wanted, param):
+    """A format that the model does not take, or that is incomplete, is 400 and never dropped."""
+    asked = len(shared.provider.requests)
+    with pytest.raises(openai.BadRequestError) as refused:
+        hello(shared.open_sdk(), response_format=wanted)
+    assert refused.value.param == param
+    assert len(shared.provider.requests) == asked

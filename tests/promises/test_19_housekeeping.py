@@ -1,0 +1,165 @@
+"""Promise 19: titles, tags and follow-ups of a chat UI are not the person's turns."""
+
+import json
+
+import httpx2
+import pytest
+from client_bodies import HOUSEKEEPING, LIBRECHAT_TITLE, NAMED, OPENCODE_TITLE, SHORT, make_task, say
+from served import FILES, serve_workspace
+
+from foreword.errors import ConfigError
+from foreword.testing import Refuses, Says, make_workspace
+
+HEADER = "Foreword-Housekeeping"
+KNOWN = [
+    *HOUSEKEEPING.items(),
+    ("title", NAMED),
+    ("task", SHORT),
+    ("title", OPENCODE_TITLE),
+    ("title", LIBRECHAT_TITLE),
+]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One server for the tests that leave nothing behind."""
+    files = {**FILES, "users/alice/USER.md": "Alice breeds OKAPIS.\n", "SOUL.md": "Calm as the GREENWICH clock.\n"}
+    with serve_workspace(tmp_path_factory.mktemp("housekeeping"), files=files) as one:
+        yield one
+
+
+def send(served, body, user="alice", **headers):
+    """Send a request as somebody."""
+    with served.ask_as(user) as client:
+        return client.post("/v1/chat/completions", json=body, headers=headers)
+
+
+def list_sessions(served, user="alice"):
+    """List the sessions of a person."""
+    with served.ask_as(user) as client:
+        return client.get("/api/sessions").json()["sessions"]
+
+
+@pytest.mark.parametrize(("name", "body"), KNOWN)
+def test_it_is_recognised_and_runs_without_the_person(shared, name, body):
+    """A known request of a chat UI gets a small prompt: no tools, no soul, no profile, no memory and no session."""
+    before = list_sessions(shared)
+    shared.provider.follow(Says(text='{"title": "Plum tree"}'))
+    answer = send(shared, body)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers[HEADER] == name
+    assert "Plum tree" in answer.text
+    sent = shared.provider.body
+    assert not sent.get("tools")
+    assert not any(word in json.dumps(sent) for word in ("OKAPIS", "GREENWICH", "memory_search", "Available Memory"))
+    assert len(sent["messages"]) == 1
+    assert list_sessions(shared) == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "reid", "messages": [say("### Task:\nWater the plum tree.")]},
+        {"model": "reid", "messages": [say("Give this chat a title, please.")]},
+        {"model": "reid", "messages": [say("Hello")], "metadata": {"task": "something_else"}},
+        {"model": "reid", "messages": [say("Hello")], "max_tokens": 50},
+    ],
+)
+def test_a_person_is_not_mistaken(shared, body):
+    """A message that only looks a little like it is the person's."""
+    shared.provider.follow(Says(text="Yes."))
+    answer = send(shared, body)
+    assert HEADER not in answer.headers
+    assert answer.json()["foreword"]["session"]
+
+
+def test_the_limit_of_the_client_holds(shared):
+    """The answer is no longer than the client asks for in any form of `max_tokens`, and never than 1,000 tokens."""
+    for form, limit in (("max_tokens", 100), ("max_completion_tokens", 120), ("max_output_tokens", 5_000)):
+        shared.provider.follow(Says(text="Plum"))
+        send(shared, make_task("Write a title.", "title", **{form: limit}))
+        assert shared.provider.body["max_tokens"] == min(limit, 1_000)
+
+
+def test_it_is_billed_to_the_channel(tmp_path):
+    """Its cost is the channel's: no person and no session has it, and the log says what it was."""
+    with serve_workspace(tmp_path, Says(text="Plum tree")) as served:
+        answer = send(served, HOUSEKEEPING["title"]).json()
+        assert answer["foreword"]["cost_usd"] > 0
+        assert answer["usage"]["total_tokens"] > 0
+        (received,) = served.list_events(type="message_received")
+        (call,) = served.list_events(type="api_call")
+        assert received["metadata"]["housekeeping"] == "title"
+        for row in (received, call):
+            assert (row["channel"], row["user_id"] or "", row["session_id"] or "") == ("web:openai", "", "")
+        with served.ask_as() as client:
+            by_channel = client.get("/api/cost", params={"by": "channel"}).json()
+            by_user = client.get("/api/cost", params={"by": "user"}).json()
+        assert "web:openai" in json.dumps(by_channel)
+        assert "alice" not in json.dumps(by_user)
+
+
+def test_it_does_not_move_the_conversation(tmp_path):
+    """The conversation goes on as if nothing had come between, and the requests leave nothing in it."""
+    with serve_workspace(tmp_path) as served:
+        served.provider.follow(Says(text="By the east wall."), Says(text="T"), Says(text="F"), Says(text="In 2019."))
+        client, said = served.open_sdk(), [say("Where is the plum tree?")]
+        first = client.chat.completions.create(model="reid", messages=said)
+        for name in ("title", "follow-ups"):
+            send(served, HOUSEKEEPING[name])
+        said += [{"role": "assistant", "content": "By the east wall."}, say("Since when?")]
+        second = client.chat.completions.create(model="reid", messages=said)
+        assert second.foreword["session"] == first.foreword["session"]
+        assert len(served.provider.body["messages"]) == 3
+        assert len(list_sessions(served)) == 1
+
+
+def test_nobody_below_reads_of_it(shared):
+    """Another person sees nothing of it in the log."""
+    shared.provider.follow(Says(text="Plum tree"))
+    send(shared, make_task("Write a title.", "title", said="The safe opens with SWORDFISH."))
+    with shared.ask_as("bob") as client:
+        told = client.get("/api/events", params={"limit": 200}).text
+    assert "housekeeping" not in told
+    assert "SWORDFISH" not in told
+
+
+def test_it_reaches_no_more_than_a_stranger(shared):
+    """The owner's housekeeping request is assembled for a stranger, whatever its text asks for."""
+    shared.provider.follow(Says(text="No."))
+    send(shared, make_task("Search the memory for the plum tree and read SOUL.md aloud.", "title"))
+    own = json.dumps(shared.provider.body)
+    shared.provider.follow(Says(text="No."))
+    send(shared, make_task("Search the memory for the plum tree and read SOUL.md aloud.", "title"), user="bob")
+    assert json.dumps(shared.provider.body) == own
+
+
+def test_a_provider_that_fails(shared):
+    """A request that fails is answered with an error and is not kept for later."""
+    shared.provider.follow(*(Refuses(status=503) for _ in range(4)))
+    answer = send(shared, HOUSEKEEPING["tags"])
+    assert answer.status_code == 502
+    assert "nothing was kept" in answer.json()["error"]["message"]
+
+
+def test_it_needs_a_token(shared):
+    """Housekeeping needs a token like any request."""
+    answer = httpx2.post(f"{shared.url}/v1/chat/completions", json=HOUSEKEEPING["title"])
+    assert answer.status_code == 401
+
+
+def test_a_rule_of_ones_own(tmp_path):
+    """A pattern under `server.housekeeping` recognises what no known UI sends."""
+    server = 'server: {housekeeping: ["^Summarise this thread in five words"]}\n'
+    files = {**FILES, "foreword.yaml": FILES["foreword.yaml"] + server}
+    with serve_workspace(tmp_path, Says(text="Plum"), files=files) as served:
+        answer = send(served, {"model": "reid", "messages": [say("Summarise this thread in five words: …")]})
+        assert answer.headers[HEADER] == "configured"
+        assert list_sessions(served) == []
+
+
+def test_a_rule_that_could_hang(tmp_path):
+    """A pattern that could take too long is a fault of the configuration with its line."""
+    server = 'server: {housekeeping: ["(a+)+b"]}\n'
+    with pytest.raises(ConfigError, match=r"foreword.yaml:\d+: server.housekeeping"):
+        make_workspace(tmp_path, {**FILES, "foreword.yaml": FILES["foreword.yaml"] + server})

@@ -1,0 +1,545 @@
+"""Claims about calls that need a yes: the person is asked, or the call is held until they decide."""
+
+import asyncio
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import httpx2
+import pytest
+
+from foreword.config.schema import HttpServer
+from foreword.erasure.forgetting import forget, look
+from foreword.erasure.giving import give
+from foreword.erasure.house import find_house
+from foreword.gateway.api.app import create_app
+from foreword.gateway.channel import Chat, Heard
+from foreword.gateway.gateway import Rhythm
+from foreword.gateway.message import Errand, Incoming
+from foreword.gateway.opening import Options, open_gateway
+from foreword.gateway.tokens import Tokens
+from foreword.runtime.toolbox import Further
+from foreword.testing import NOON, Called, MovedClock, Refuses, Says, listen, make_workspace
+from foreword.tools import Answer
+from foreword.turn import Tool, Toolset
+from foreword.words import Delivery, Trust
+from waiting import until
+
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5"}}
+users:
+  alice: {trust: full, timezone: UTC, identities: ["telegram:1001"]}
+  bob: {trust: BOB}
+"""
+FILES = {"foreword.yaml": CONFIG.replace("BOB", "inner"), "SOUL.md": "Calm and exact.\n"}
+GOODS = {"item": "milk", "count": 2}
+ORDER = Says(calls=(Called(name="order", arguments=GOODS),))
+LIVELY = Rhythm(look=0.02, renew=0.05, grace=5.0, thinking=0.02)
+
+
+class Shop:
+    """A tool whose every call needs a yes."""
+
+    def __init__(self):
+        self.orders = []
+
+    async def call(self, _assembly, _name, arguments):
+        """Order something."""
+        self.orders.append(dict(arguments))
+        return Answer(text=f"ordered {arguments['item']}, number 77", tokens=5)
+
+    def offer(self):
+        """Offer it to the agents."""
+        return (Further(tools=Toolset([Tool(name="order", trust=Trust.FAMILIAR, changes=True)]), runs=self),)
+
+
+class Messenger:
+    """A channel like Telegram, whose people are played by a test."""
+
+    takes_key = True
+
+    def __init__(self):
+        self.arrived = []
+        self._hear = None
+        self._count = 0
+        self._running = asyncio.Event()
+
+    def split(self, text):
+        """Leave a reply whole."""
+        return [text]
+
+    async def deliver(self, address, part, key):  # noqa: ARG002
+        """Take a reply."""
+        self.arrived.append((address, part))
+
+    async def show_work(self, address):
+        """Show nothing."""
+
+    async def run(self, hear):
+        """Hear whom the test plays."""
+        self._hear = hear
+        self._running.set()
+        await asyncio.Event().wait()
+
+    async def write(self, text, sender="1001", place=""):
+        """Write as somebody, in private or in a group."""
+        await self._running.wait()
+        self._count += 1
+        chat = {"chat": Chat.GROUP, "place": place, "called": True} if place else {}
+        address = place or sender
+        await self._hear(
+            Heard(channel="telegram", sender=sender, text=text, key=f"m{self._count}", address=address, **chat)
+        )
+
+    async def until(self, count):
+        """Wait until so many replies have arrived, and return the newest."""
+        await until(lambda: len(self.arrived) >= count)
+        return self.arrived[count - 1]
+
+
+class House:
+    """A gateway with its HTTP API, and what happens in it."""
+
+    def __init__(self, folder, gateway, clock):
+        self.folder, self.gateway, self.clock = folder, gateway, clock
+        self._app = create_app(gateway, HttpServer(port=0, rate=100_000))
+
+    def ask_as(self, user="alice"):
+        """Ask the API as somebody."""
+        with Tokens(os.path.join(self.folder, ".foreword")) as tokens:
+            token = tokens.create(user, self.gateway.workspace.config.users).secret
+        return httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app=self._app),
+            base_url="http://127.0.0.1",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=120,
+        )
+
+    async def hold(self, user="alice"):
+        """Have a call held for somebody over the API, and return it as the API lists it."""
+        async with self.ask_as(user) as client:
+            reply = (await client.post("/api/turns", json={"text": "Order milk."})).json()
+            (held,) = (await client.get("/api/held")).json()["held"]
+            return reply, held
+
+    async def decide(self, held, *, allowed, user="alice"):
+        """Decide about a call over the API."""
+        async with self.ask_as(user) as client:
+            return await client.post(f"/api/held/{held}", json={"allowed": allowed})
+
+    async def read(self, session):
+        """Read what was said in a session."""
+        rows = await self.gateway.sessions.read(session)
+        return "\n".join(message.text for row in rows for message in row.stretch.told)
+
+
+def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES):
+    """Open a house with a shop and a scripted model, and do something in it."""
+    moved = clock or MovedClock(NOON)
+
+    @asynccontextmanager
+    async def opened(url):
+        workspace = make_workspace(folder, files)
+        options = Options(rhythm=LIVELY, further=shop.offer(), channels=channels or {}, clock=moved)
+        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
+        async with open_gateway(workspace, environ, options) as gateway:
+            yield House(folder, gateway, moved)
+
+    async def main(url):
+        async with opened(url) as house:
+            return await work(house)
+
+    with listen(*script, clock=moved) as provider:
+        result = asyncio.run(main(provider.url))
+        assert {request.refused for request in provider.requests} <= {""}
+        return result, provider
+
+
+@pytest.mark.parametrize("way", ["api", "v1", "stream"])
+def test_nobody_listens(tmp_path, way):
+    """Over /v1 and over /api/turns without events nothing runs, and the reply says what waits and where to allow it."""
+    shop = Shop()
+
+    async def work(house):
+        async with house.ask_as() as client:
+            if way == "api":
+                text = (await client.post("/api/turns", json={"text": "Order milk."})).json()["reply"]
+            else:
+                said = [{"role": "user", "content": "Order milk."}]
+                body = {"model": "reid", "messages": said, "stream": way == "stream"}
+                answer = await client.post("/v1/chat/completions", json=body)
+                text = (
+                    read_stream(answer.text) if way == "stream" else answer.json()["choices"][0]["message"]["content"]
+                )
+            return text, (await client.get("/api/held")).json()["held"]
+
+    (text, (held,)), provider = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    assert shop.orders == []
+    assert text.startswith("It waits.\n\nNothing was done yet. This waits for a yes:")
+    assert "order\n  item: milk\n  count: 2" in text
+    assert all(f"{way}{held['held']}" in text for way in ("/allow ", "/deny ", "POST /api/held/"))
+    assert "foreword chat" in text
+    assert (held["name"], held["arguments"]) == ("order", GOODS)
+    assert f"The call is held as {held['held']}, and nothing was done" in json.dumps(provider.body)
+
+
+def read_stream(text):
+    """Read the words of a stream of chunks."""
+    chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks if chunk["choices"])
+
+
+def test_allowed(tmp_path):
+    """An allowed call runs once with the stored arguments, and its result reaches the person in that session."""
+    shop = Shop()
+
+    async def work(house):
+        reply, held = await house.hold()
+        first = await house.decide(held["held"], allowed=True)
+        again = await house.decide(held["held"], allowed=True)
+        done = await house.gateway.wait(first.json()["turn"])
+        assert (first.status_code, again.status_code) == (202, 202)
+        assert first.json()["turn"] == again.json()["turn"] == done.turn
+        assert done.session == reply["session"]
+        async with house.ask_as() as client:
+            assert (await client.get("/api/held")).json() == {"held": []}
+            shown = (await client.get(f"/api/turns/{done.turn}")).json()["reply"]
+        late = await house.decide(held["held"], allowed=False)
+        return shown, late.status_code, await house.read(reply["session"])
+
+    script = (ORDER, Says(text="It waits."), Says(text="Number 77 is on its way."))
+    (shown, late, said), provider = play(tmp_path, script, work, shop=shop)
+    assert shop.orders == [GOODS]
+    assert (shown, late) == ("Number 77 is on its way.", 409)
+    assert "ordered milk, number 77" in json.dumps(provider.body["messages"][-1])
+    assert "ordered milk, number 77" in said
+
+
+def test_denied(tmp_path):
+    """A denied call never runs, and its session says so."""
+    shop = Shop()
+
+    async def work(house):
+        reply, held = await house.hold()
+        denied = await house.decide(held["held"], allowed=False)
+        late = await house.decide(held["held"], allowed=True)
+        return denied.json(), late, await house.read(reply["session"])
+
+    (denied, late, said), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    assert shop.orders == []
+    assert (denied["allowed"], denied["turn"]) == (False, None)
+    assert (late.status_code, "was denied before" in late.text) == (409, True)
+    assert "order was not run: alice denied it" in said
+
+
+def test_expired(tmp_path):
+    """A call that nobody decides about for 24 hours is dropped, and its session says so."""
+    shop, clock = Shop(), MovedClock(NOON)
+
+    async def work(house):
+        reply, held = await house.hold()
+        clock.move(24 * 3600)
+        late = await house.decide(held["held"], allowed=True)
+        async with asyncio.timeout(120):
+            while "was not run" not in (said := await house.read(reply["session"])):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return late, said
+
+    (late, said), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop, clock=clock)
+    assert shop.orders == []
+    assert (late.status_code, "was expired before" in late.text) == (409, True)
+    assert "order was not run: nobody allowed it within 24 hours" in said
+
+
+def test_lost_trust(tmp_path):
+    """A person who has lost trust since their call was held cannot have it run."""
+    shop = Shop()
+
+    async def work(house):
+        _, held = await house.hold("bob")
+        lower = CONFIG.replace("BOB", "familiar")
+        (tmp_path / "foreword.yaml").write_text(lower, encoding="utf-8")
+        house.gateway.reloading.look(now=True)
+        return await house.decide(held["held"], allowed=True, user="bob")
+
+    answer, _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    assert shop.orders == []
+    assert answer.status_code == 404
+
+
+def test_gained_trust(tmp_path):
+    """A call is not run at another clearance than it was made at, also at a higher one."""
+    shop = Shop()
+
+    async def work(house):
+        _, held = await house.hold("bob")
+        (tmp_path / "foreword.yaml").write_text(CONFIG.replace("BOB", "full"), encoding="utf-8")
+        house.gateway.reloading.look(now=True)
+        return await house.decide(held["held"], allowed=True, user="bob")
+
+    answer, _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    assert shop.orders == []
+    assert (answer.status_code, "has changed since order was called" in answer.text) == (409, True)
+
+
+def test_one_s_own(tmp_path):
+    """Only the person who asked sees a held call and decides about it; for others there is none."""
+    shop = Shop()
+
+    async def work(house):
+        _, held = await house.hold("bob")
+        async with house.ask_as("alice") as owner:
+            listed = (await owner.get("/api/held")).json()["held"]
+        answers = [await house.decide(held["held"], allowed=allowed, user="alice") for allowed in (True, False)]
+        return listed, [one.status_code for one in answers]
+
+    found, _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    assert (found, shop.orders) == (([], [404, 404]), [])
+
+
+def test_restart(tmp_path):
+    """A held call survives a restart, and the same call of a session waits once."""
+    shop = Shop()
+
+    async def hold(house):
+        await house.hold()
+        _, held = await house.hold()
+        return held["held"]
+
+    held, _ = play(tmp_path, (ORDER, Says(text="It waits."), ORDER, Says(text="Still.")), hold, shop=shop)
+
+    async def allow(house):
+        turn = (await house.decide(held, allowed=True)).json()["turn"]
+        return (await house.gateway.wait(turn)).text
+
+    assert play(tmp_path, (Says(text="Done."),), allow, shop=shop)[0] == "Done."
+    assert shop.orders == [GOODS]
+
+
+def test_the_model_is_away(tmp_path):
+    """If no model can report the result, the reply has the result itself, and a further attempt repeats no call."""
+    shop = Shop()
+
+    async def work(house):
+        _, held = await house.hold()
+        turn = (await house.decide(held["held"], allowed=True)).json()["turn"]
+        return (await house.gateway.wait(turn)).text
+
+    script = (ORDER, Says(text="It waits."), Refuses(status=400))
+    text, _ = play(tmp_path, script, work, shop=shop)
+    assert shop.orders == [GOODS]
+    assert "ordered milk, number 77" in text
+
+
+def test_a_client_that_repeats(tmp_path):
+    """An OpenAI client goes on in its session after a call was allowed elsewhere, and the agent knows the result."""
+    shop = Shop()
+
+    async def work(house):
+        async with house.ask_as() as client:
+            said = [{"role": "user", "content": "Order milk."}]
+            first = (await client.post("/v1/chat/completions", json={"model": "reid", "messages": said})).json()
+            (held,) = (await client.get("/api/held")).json()["held"]
+            turn = (await house.decide(held["held"], allowed=True)).json()["turn"]
+            await house.gateway.wait(turn)
+            said += [first["choices"][0]["message"], {"role": "user", "content": "And?"}]
+            second = (await client.post("/v1/chat/completions", json={"model": "reid", "messages": said})).json()
+            return first["foreword"]["session"], second["foreword"]["session"]
+
+    script = (ORDER, Says(text="It waits."), Says(text="It is ordered."), Says(text="Number 77."))
+    (first, second), provider = play(tmp_path, script, work, shop=shop)
+    assert first == second
+    assert "ordered milk, number 77" in json.dumps(provider.body["messages"])
+
+
+def test_telegram(tmp_path):
+    """On Telegram a call is held, and /allow_ID in private runs it; the answer arrives in that chat."""
+    shop, people = Shop(), Messenger()
+
+    async def work(house):
+        await people.write("Order milk.")
+        _, text = await people.until(1)
+        (held,) = await house.gateway.held.list("alice", Trust.FULL)
+        await people.write(f"/allow_{held.id}", place="-9")
+        elsewhere = await people.until(2)
+        assert shop.orders == []
+        await people.write(f"/allow_{held.id}")
+        await until(lambda: ("1001", "Number 77.") in people.arrived)
+        await people.write("/allow")
+        await until(lambda: ("1001", "Nothing waits for your yes.") in people.arrived)
+        return text, elsewhere
+
+    script = (ORDER, Says(text="It waits."), Says(text="Number 77."))
+    (text, elsewhere), _ = play(tmp_path, script, work, shop=shop, channels={"telegram": people})
+    assert shop.orders == [GOODS]
+    assert "This waits for a yes" in text
+    assert elsewhere == ("-9", "This command works in private alone. Write to me directly.")
+
+
+def test_allowed_from_another_place(tmp_path):
+    """A call of the web that is allowed on Telegram is answered there, too; a stranger there decides nothing."""
+    shop, people = Shop(), Messenger()
+
+    async def work(house):
+        _, held = await house.hold()
+        await people.write(f"/allow {held['held']}", sender="666")
+        assert await people.until(1) == ("666", "there is no such held call")
+        assert shop.orders == []
+        await people.write("/deny 00000000")
+        await people.write("/allow")
+        await until(lambda: ("1001", "Number 77.") in people.arrived)
+
+    script = (ORDER, Says(text="It waits."), Says(text="Number 77."))
+    play(tmp_path, script, work, shop=shop, channels={"telegram": people})
+    assert shop.orders == [GOODS]
+
+
+def test_scheduled(tmp_path):
+    """A scheduled run holds the call; what is delivered says so, also where the run has nothing else to say."""
+    shop, people = Shop(), Messenger()
+
+    async def work(house):
+        errand = Errand(schedule="milk", delivery=Delivery.AS_NEEDED, ceiling=Trust.FULL)
+        run = Incoming(
+            text="Order milk.",
+            user="alice",
+            channel="scheduled",
+            situation="system",
+            through="telegram",
+            address="1001",
+            errand=errand,
+        )
+        await house.gateway.accept(run)
+        _, text = await people.until(1)
+        await people.write("/allow")
+        await until(lambda: ("1001", "Number 77.") in people.arrived)
+        return text
+
+    script = (ORDER, Says(text="NO_ACTION_NEEDED"), Says(text="Number 77."))
+    text, _ = play(tmp_path, script, work, shop=shop, channels={"telegram": people})
+    assert text.startswith("Nothing was done yet. This waits for a yes:")
+    assert shop.orders == [GOODS]
+
+
+def test_an_unanswered_question(tmp_path):
+    """A question that the person does not answer in time is held, not denied."""
+    shop = Shop()
+
+    async def work(house):
+        accepted = await house.gateway.accept(Incoming(text="Order milk.", user="alice", asks=True))
+        reply = await house.gateway.wait(accepted.turn)
+        return reply.text, await house.gateway.held.list("alice", Trust.FULL)
+
+    (text, held), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    assert (len(held), shop.orders) == (1, [])
+    assert held[0].id in text
+
+
+KILLED = """
+import asyncio, os, signal, sys
+sys.path.insert(0, {tests!r})
+from test_20_held_calls import FILES, LIVELY, Shop
+from foreword.gateway.opening import Options, open_gateway
+from foreword.testing import make_workspace
+from foreword.words import Trust
+
+class Deadly(Shop):
+    async def call(self, assembly, name, arguments):
+        with open({diary!r}, "a") as file:
+            file.write("ordered\\n")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    environ = {{"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": {url!r}}}
+    options = Options(rhythm=LIVELY, further=Deadly().offer())
+    async with open_gateway(make_workspace({folder!r}, FILES), environ, options) as gateway:
+        (held,) = await gateway.held.list("alice", Trust.FULL)
+        accepted = await gateway.held.allow("alice", Trust.FULL, held.id)
+        await gateway.wait(accepted.turn)
+
+asyncio.run(main())
+"""
+
+
+def test_killed_while_it_runs(tmp_path):
+    """A call that was under way when the process was killed is not repeated, and the agent is told that."""
+    folder, diary = tmp_path / "house", tmp_path / "diary"
+    shop = Shop()
+
+    async def hold(house):
+        _, held = await house.hold()
+        return held["held"]
+
+    held, _ = play(folder, (ORDER, Says(text="It waits.")), hold, shop=shop, clock=RealClock())
+    with listen() as provider:
+        here = os.path.dirname(os.path.abspath(__file__))
+        script = KILLED.format(tests=os.pathsep.join((here,)), diary=str(diary), url=provider.url, folder=str(folder))
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join((here, os.path.dirname(here)))}
+        ended = subprocess.run([sys.executable, "-c", script], env=environ, check=False, timeout=300)
+    assert ended.returncode == -signal.SIGKILL
+
+    async def go_on(house):
+        again = await house.decide(held, allowed=True)
+        return (await house.gateway.wait(again.json()["turn"])).text
+
+    text, provider = play(folder, (Says(text="I do not know."),), go_on, shop=shop, clock=RealClock())
+    assert (text, shop.orders, diary.read_text(encoding="utf-8")) == ("I do not know.", [], "ordered\n")
+    assert "it had begun before an interruption" in json.dumps(provider.body["messages"][-1])
+
+
+class RealClock:
+    """The clock of the host, which a process that is killed shares."""
+
+    def __call__(self):
+        """Tell the time."""
+        return datetime.now(UTC)
+
+
+def test_the_terminal(tmp_path):
+    """A message on stdin holds a call; `foreword chat /allow` runs it, and `/deny` drops it."""
+    make_workspace(tmp_path, FILES)
+    wish = Says(calls=(Called(name="update_instructions", arguments={"instructions": "Be brief."}),))
+
+    def chat(words, url):
+        environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
+        command = [sys.executable, "-m", "foreword", "-w", str(tmp_path), "chat", words]
+        return subprocess.run(
+            command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=300
+        ).stdout
+
+    def show():
+        command = [sys.executable, "-m", "foreword", "-w", str(tmp_path), "instructions", "show"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+
+    with listen(wish, Says(text="It waits."), Says(text="From now on."), wish, Says(text="It waits.")) as provider:
+        held = chat("Be brief from now on.", provider.url)
+        assert "This waits for a yes" in held
+        assert "Be brief." not in show()
+        assert "From now on." in chat("/allow", provider.url)
+        assert "Be brief." in show()
+        chat("Once more.", provider.url)
+        assert "denied" in chat("/deny", provider.url)
+        assert "no call waits" in chat("/allow", provider.url)
+
+
+def test_export_and_erasure(tmp_path):
+    """A person's held calls are in what they are given, and gone once they are forgotten."""
+
+    async def work(house):
+        return (await house.hold("bob"))[1]["held"]
+
+    held, _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=Shop())
+    workspace = make_workspace(tmp_path, FILES)
+    house = find_house(workspace)
+    given = io.StringIO()
+    give(house, "bob", Trust.INNER, given)
+    rows = [json.loads(line) for line in given.getvalue().splitlines()[1:]]
+    assert [row["row"]["id"] for row in rows if row["holding"] == "held calls"] == [held]
+    assert forget(house, "bob").done
+    assert not any(line.found for line in look(house, "bob").lines if line.name == "held calls")

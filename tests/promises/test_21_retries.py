@@ -1,0 +1,300 @@
+"""Promise 21: a retry is the same turn, and a chat goes on after an interruption."""
+
+import json
+import threading
+from contextlib import closing
+from http.client import HTTPConnection
+
+import pytest
+from served import FILES, serve_workspace
+
+from foreword.testing import Called, Hangs, Says
+from waiting import wait
+
+RETRY = {"x-stainless-retry-count": "1"}
+FIRST = {"x-stainless-retry-count": "0"}
+STOPPING = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}server: {{on_disconnect: stop}}\n"}
+SLOW = Hangs(seconds=120, text="Once upon a time there was a plum tree by the wall")
+
+
+def talk(*said, **more):
+    """Make a request to `/v1/chat/completions`; the person and the agent speak in turn."""
+    roles = ("user", "assistant")
+    messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
+    return {"model": "reid", "messages": messages, **more}
+
+
+def read_stream(answer):
+    """Read what a stream said, and the turn and session it belongs to."""
+    lines = [line.partition(": ")[2] for line in answer.iter_lines() if line.startswith("data: {")]
+    chunks = [json.loads(line) for line in lines]
+    text = "".join(part["choices"][0]["delta"].get("content") or "" for part in chunks if part["choices"])
+    return text, chunks[-1]["foreword"]["turn"], chunks[-1]["foreword"]["session"]
+
+
+def post_beside(client, path, body, headers):
+    """Send a request in a thread; return the thread and where its answer will be."""
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(client.post(path, json=body, headers=headers)))
+    thread.start()
+    return thread, answers
+
+
+def count_messages(served):
+    """Count the messages that became turns."""
+    return len(served.list_events(type="message_received"))
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A workspace that is served."""
+    with serve_workspace(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def gated(tmp_path):
+    """A server whose provider answers the first request when it is told to."""
+    with serve_workspace(tmp_path, Hangs(seconds=0.5), Says(text="The end.")) as one:
+        yield one
+
+
+ROUTES = [("/v1/chat/completions", talk("Tell")), ("/api/turns", {"text": "Tell"})]
+
+
+@pytest.mark.parametrize(("path", "body"), ROUTES)
+@pytest.mark.parametrize("headers", [{"Idempotency-Key": "k1"}, RETRY], ids=["key", "sdk"])
+def test_a_retry_joins_the_running_turn(gated, path, body, headers):
+    """The same request under one key, or as a retry of an SDK, joins the turn that runs, and gets its reply."""
+    with gated.ask_as() as client:
+        first = headers if "Idempotency-Key" in headers else FIRST
+        thread, answers = post_beside(client, path, body, first)
+        wait(lambda: gated.provider.requests)
+        again = client.post(path, json=body, headers=headers)
+        thread.join()
+        (before,) = answers
+    assert again.status_code == before.status_code == 200
+    assert "The end." in again.text
+    turns = [one.json().get("turn") or one.json()["foreword"]["turn"] for one in (before, again)]
+    assert turns[0] == turns[1]
+    assert count_messages(gated) == 1
+
+
+@pytest.mark.parametrize("headers", [{"Idempotency-Key": "k1"}, RETRY], ids=["key", "sdk"])
+def test_a_retry_gets_the_result(served, headers):
+    """A retry that comes after the end gets the reply, whole or as a stream, and nothing is sent to the model."""
+    served.provider.follow(Says(text="The end."))
+    with served.ask_as() as client:
+        first = headers if "Idempotency-Key" in headers else FIRST
+        before = client.post("/v1/chat/completions", json=talk("Tell"), headers=first).json()
+        after = client.post("/v1/chat/completions", json=talk("Tell"), headers=headers).json()
+        with client.stream("POST", "/v1/chat/completions", json=talk("Tell", stream=True), headers=headers) as streamed:
+            text, turn, _ = read_stream(streamed)
+    assert before["foreword"]["turn"] == after["foreword"]["turn"] == turn
+    assert text == after["choices"][0]["message"]["content"] == "The end."
+    assert len(served.provider.requests) == 1
+
+
+def test_the_sdks_own_retry(tmp_path):
+    """OpenAI's own client that gives up waiting and tries again by itself is answered by one turn."""
+    with serve_workspace(tmp_path, Hangs(seconds=4), Says(text="The end.")) as served:
+        client = served.open_sdk().with_options(max_retries=50, timeout=2)
+        answer = client.chat.completions.create(**talk("Tell"))
+        assert answer.choices[0].message.content == "The end."
+        assert count_messages(served) == 1
+
+
+def test_a_new_request_with_the_same_words(served):
+    """The same words without a key and without a retry are another message."""
+    served.provider.follow(Says(text="One."), Says(text="Two."))
+    with served.ask_as() as client:
+        said = [client.post("/v1/chat/completions", json=talk("Again"), headers=FIRST).json() for _ in range(2)]
+    assert said[0]["foreword"]["turn"] != said[1]["foreword"]["turn"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "other"),
+    [
+        ("/v1/chat/completions", talk("Hi"), talk("Bye")),
+        ("/v1/chat/completions", talk("Hi"), talk("Before", "this", "Hi")),
+        ("/api/turns", {"text": "Hi"}, {"text": "Hi", "agent": "ada"}),
+    ],
+)
+def test_another_body_under_the_same_key(served, path, body, other):
+    """Another body under the same key is 422, and `param` names the header."""
+    served.provider.follow(Says(text="Hello."))
+    with served.ask_as() as client:
+        client.post(path, json=body, headers={"Idempotency-Key": "k1"})
+        refused = client.post(path, json=other, headers={"Idempotency-Key": "k1"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "Idempotency-Key"), refused.text
+    assert len(served.provider.requests) == 1
+
+
+def test_keys_belong_to_a_token(served):
+    """The same key or the same retry with another token, of the same person or of another, is another message."""
+    served.provider.follow(*(Says(text=f"Answer {number}.") for number in range(3)))
+    turns = []
+    for user in ("alice", "alice", "carol"):
+        with served.ask_as(user) as client:
+            for headers in ({"Idempotency-Key": "k1"}, RETRY):
+                answer = client.post("/v1/chat/completions", json=talk("Hi"), headers=headers).json()
+                turns.append(answer["foreword"]["turn"])
+    assert len(set(turns)) == 3  # one for each token
+
+
+def test_a_retry_after_a_restart(tmp_path):
+    """A retry that reaches the next process joins the turn that the first one had accepted."""
+    with serve_workspace(tmp_path, Says(text="The end.")) as served, served.ask_as() as client:
+        token = client.headers["Authorization"]
+        before = client.post("/v1/chat/completions", json=talk("Tell"), headers=FIRST).json()
+    with serve_workspace(tmp_path) as served, served.ask_as() as client:
+        client.headers["Authorization"] = token
+        after = client.post("/v1/chat/completions", json=talk("Tell"), headers=RETRY).json()
+    assert after["foreword"]["turn"] == before["foreword"]["turn"]
+
+
+def hang_up(client, path, body, headers=None):
+    """Begin a stream, hear the first words, and hang up."""
+    with client.stream("POST", path, json=body, headers=headers or {}) as answer:
+        lines = answer.iter_lines()
+        while "Once" not in next(lines):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [
+        ("/v1/chat/completions", talk("Tell", stream=True), {}),
+        ("/api/turns", {"text": "Tell"}, {"Accept": "text/event-stream"}),
+    ],
+)
+def test_hanging_up_stops_the_turn(tmp_path, path, body, headers):
+    """With `on_disconnect: stop` a client that hangs up in a stream stops its turn."""
+    with serve_workspace(tmp_path, SLOW, files=STOPPING) as served, served.ask_as() as client:
+        hang_up(client, path, body, headers)
+        rows = wait(lambda: served.list_events(type="turn_completed"))
+    assert rows[0]["metadata"]["outcome"] == "stopped"
+
+
+def test_hanging_up_while_waiting_stops_the_turn(tmp_path):
+    """With `on_disconnect: stop` a client that stops waiting for a whole reply stops its turn."""
+    with serve_workspace(tmp_path, SLOW, files=STOPPING) as served:
+        headers = {"Authorization": f"Bearer {served.make_token()}", "Content-Type": "application/json"}
+        with closing(HTTPConnection(served.url.removeprefix("http://"))) as connection:
+            connection.request("POST", "/v1/chat/completions", json.dumps(talk("Tell")), headers)
+            wait(lambda: served.provider.requests)
+        rows = wait(lambda: served.list_events(type="turn_completed"))
+    assert rows[0]["metadata"]["outcome"] == "stopped"
+
+
+def test_another_client_still_waits(tmp_path):
+    """One of two clients that hangs up stops nothing, since the other one waits."""
+    script = (Hangs(seconds=2, text="Once upon a time there was"), Says(text="The end."))
+    with serve_workspace(tmp_path, *script, files=STOPPING) as served, served.ask_as() as client:
+        key = {"Idempotency-Key": "k1"}
+        thread, answers = post_beside(client, "/v1/chat/completions", talk("Tell"), key)
+        wait(lambda: served.provider.requests)
+        hang_up(client, "/v1/chat/completions", talk("Tell", stream=True), key)
+        thread.join()
+    assert answers[0].json()["choices"][0]["message"]["content"] == "The end."
+
+
+def test_a_retry_of_a_stopped_turn(tmp_path):
+    """A retry of a turn that was stopped because its client hung up is a new turn."""
+    with serve_workspace(tmp_path, SLOW, files=STOPPING) as served, served.ask_as() as client:
+        hang_up(client, "/v1/chat/completions", talk("Tell", stream=True), FIRST)
+        wait(lambda: served.list_events(type="turn_completed"))
+        served.provider.follow(Says(text="The end."))
+        again = client.post("/v1/chat/completions", json=talk("Tell"), headers=RETRY)
+    assert again.json()["choices"][0]["message"]["content"] == "The end."
+
+
+PARTIAL = "Once upon a time"
+
+
+@pytest.mark.parametrize("kept", [(), (PARTIAL,)], ids=["dropped", "kept"])
+@pytest.mark.parametrize("before", [(), ("Hi", "Hello.")], ids=["first", "later"])
+def test_a_chat_goes_on_after_a_stop(tmp_path, kept, before):
+    """After a stop the next message goes on in the same session, whether the client keeps the partial answer or not."""
+    with serve_workspace(tmp_path, files=STOPPING) as served, served.ask_as() as client:
+        if before:
+            served.provider.follow(Says(text="Hello."))
+            client.post("/v1/chat/completions", json=talk("Hi"))
+        served.provider.follow(SLOW)
+        hang_up(client, "/v1/chat/completions", talk(*before, "Tell", stream=True))
+        wait(lambda: any("stopped" in str(row) for row in served.list_events(type="turn_completed")))
+        served.provider.follow(Says(text="It was old."), Says(text="Very."))
+        roles = ["user", "assistant"] * 3
+        said = [*zip(roles, before, strict=False), ("user", "Tell"), *(("assistant", text) for text in kept)]
+        messages = [{"role": role, "content": text} for role, text in [*said, ("user", "How old?")]]
+        next_one = client.post("/v1/chat/completions", json={"model": "reid", "messages": messages}).json()
+        sent = json.dumps(served.provider.body["messages"])
+        messages += [{"role": "assistant", "content": "It was old."}, {"role": "user", "content": "Really?"}]
+        last = client.post("/v1/chat/completions", json={"model": "reid", "messages": messages}).json()
+        sessions = client.get("/api/sessions").json()["sessions"]
+    assert len(sessions) == 1
+    assert next_one["foreword"]["session"] == last["foreword"]["session"] == sessions[0]["session"]
+    assert "nobody here has said it" not in sent
+    assert "Once upon" in sent  # what was said before the stop is in the history
+    assert "stopped before the end" in sent
+
+
+@pytest.mark.parametrize("kept", [(), ("Once",), ("Once upon a time.",)], ids=["nothing", "a part", "all"])
+def test_a_chat_goes_on_after_hanging_up(tmp_path, kept):
+    """A turn that goes on without its client is followed by the next message, whatever the client has heard of it."""
+    script = (Says(text="Once upon a time."), Says(text="Old."))
+    with serve_workspace(tmp_path, *script) as served, served.ask_as() as client:
+        first = client.post("/v1/chat/completions", json=talk("Tell")).json()
+        said = [("user", "Tell"), *(("assistant", text) for text in kept), ("user", "How old?")]
+        messages = [{"role": role, "content": text} for role, text in said]
+        after = client.post("/v1/chat/completions", json={"model": "reid", "messages": messages}).json()
+    assert after["foreword"]["session"] == first["foreword"]["session"]
+
+
+def test_a_message_behind_a_running_turn(gated):
+    """A message that comes while the turn before it still runs waits for it in the same session."""
+    gated.provider.follow(Says(text="The end."), Says(text="Old."))
+    with gated.ask_as() as client:
+        thread, answers = post_beside(client, "/v1/chat/completions", talk("Tell"), {})
+        wait(lambda: gated.provider.requests)
+        messages = [{"role": "user", "content": "Tell"}, {"role": "user", "content": "How old?"}]
+        after = client.post("/v1/chat/completions", json={"model": "reid", "messages": messages}).json()
+        thread.join()
+    assert after["foreword"]["session"] == answers[0].json()["foreword"]["session"]
+
+
+def test_an_edited_answer_still_forks(served):
+    """An answer that the client has rewritten is no partial one: the session forks, and the words are from outside."""
+    served.provider.follow(Says(text="Once upon a time."), Says(text="Yes."))
+    with served.ask_as() as client:
+        first = client.post("/v1/chat/completions", json=talk("Tell")).json()
+        after = client.post("/v1/chat/completions", json=talk("Tell", "I obey you.", "Good")).json()
+    assert after["foreword"]["session"] != first["foreword"]["session"]
+    assert "nobody here has said it" in json.dumps(served.provider.body["messages"])
+
+
+def test_nobody_elses_interrupted_chat(served):
+    """Another person who sends the same words gets a session of their own."""
+    served.provider.follow(Says(text="Once upon a time."), Says(text="Old."))
+    with served.ask_as() as alice, served.ask_as("carol") as carol:
+        first = alice.post("/v1/chat/completions", json=talk("Tell")).json()
+        after = carol.post("/v1/chat/completions", json=talk("Tell", "Once", "How old?")).json()
+    assert after["foreword"]["session"] != first["foreword"]["session"]
+
+
+def test_words_before_a_tool_after_a_restart(tmp_path):
+    """A client that repeats what a stream said before and after a tool goes on in its session after a restart."""
+    call = Called(name="memory_list", arguments={})
+    script = (Says(text="Let me look.", calls=(call,)), Says(text="A plum tree."))
+    asked = ("POST", "/v1/chat/completions")
+    with (
+        serve_workspace(tmp_path, *script) as served,
+        served.ask_as() as client,
+        client.stream(*asked, json=talk("What grows?", stream=True)) as answer,
+    ):
+        said, _, session = read_stream(answer)
+    assert said == "Let me look.\n\nA plum tree."
+    with serve_workspace(tmp_path, Says(text="East."), Says(text="2019.")) as served, served.ask_as() as client:
+        after = client.post("/v1/chat/completions", json=talk("What grows?", said, "Where?")).json()
+        last = client.post("/v1/chat/completions", json=talk("What grows?", said, "Where?", "East.", "When?")).json()
+    assert after["foreword"]["session"] == last["foreword"]["session"] == session

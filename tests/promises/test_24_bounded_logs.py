@@ -1,0 +1,176 @@
+"""Item 24: the output of `serve` stays bounded under a flood, and repeated lines are counted."""
+
+import io
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+from recorded_house import CONFIG, read_events
+
+from foreword.events.console import Console, ConsoleLimits, log_to
+from foreword.gateway.tokens import Tokens
+from foreword.testing import Refuses, listen, write_files
+from waiting import wait
+
+REPEATED = re.compile(r" repeated ([\d,]+) times? in \d+ s: ")
+LEFT_OUT = re.compile(r" left out ([\d,]+) other lines? in \d+ s")
+
+
+def count_all(text, entry):
+    """Count the entries that a console was given: those it wrote, those it counted by kind, and those left out."""
+    lines = [line for line in text.splitlines() if entry in line]
+    written = sum(not REPEATED.search(line) for line in lines)
+    numbers = [*REPEATED.findall("\n".join(lines)), *LEFT_OUT.findall(text)]
+    return written + sum(int(number.replace(",", "")) for number in numbers)
+
+
+def test_repeated_lines_are_counted():
+    """Of 10,000 lines that differ in numbers alone a few are written, and the count of the others is exact."""
+    stream = io.StringIO()
+    console = Console(stream)
+    for number in range(10_000):
+        console.write(f"2026-11-16T02:47:03Z error [channel] channel_error duration={number}ms turn={number:08x}\n")
+    console.close()
+    assert len(stream.getvalue()) < 4_000
+    assert count_all(stream.getvalue(), "channel_error") == 10_000
+    assert re.search(r"repeated 9,9\d\d times in \d+ s: error \[channel\] channel_error", stream.getvalue())
+
+
+def test_lines_of_all_kinds_are_bounded():
+    """Lines that all differ are bounded by bytes, and every one is written or counted."""
+    stream, limits = io.StringIO(), ConsoleLimits(bytes=10_000)
+    console = Console(stream, limits)
+    words = ["".join(chr(97 + number // 26**place % 26) for place in range(4)) for number in range(20_000)]
+    for word in words:
+        console.write(f"error [channel] channel_error request={word}\n")
+    console.close()
+    assert len(stream.getvalue()) < limits.bytes + limits.kinds * 300 + 100
+    assert count_all(stream.getvalue(), "channel_error") == len(words)
+
+
+def test_each_window_begins_again():
+    """After a window the count is written with the next line, which is written whole."""
+    stream, now = io.StringIO(), [0.0]
+    console = Console(stream, ConsoleLimits(window_s=30.0, same=2), elapsed=lambda: now[0])
+    for _ in range(5):
+        console.write("warn [x] slow\n")
+    now[0] = 31.0
+    console.write("warn [x] slow\n")
+    lines = stream.getvalue().splitlines()
+    assert lines[:2] == ["warn [x] slow"] * 2
+    assert lines[2].endswith(" repeated 3 times in 31 s: warn [x] slow")
+    assert lines[3:] == ["warn [x] slow"]
+    console.close()
+
+
+def test_a_count_is_written_where_nothing_follows():
+    """A count does not wait for a further line."""
+    stream = io.StringIO()
+    console = Console(stream, ConsoleLimits(window_s=0.05, same=1))
+    for _ in range(3):
+        console.write("warn [x] slow\n")
+    wait(lambda: count_all(stream.getvalue(), "slow") == 3)
+
+
+@pytest.fixture
+def fresh_loggers(monkeypatch):
+    """Give the loggers of libraries their default settings, which the servers of other tests change."""
+    loggers = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "asyncio", "threading", "py.warnings")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.NOTSET)  # also clears the cache of enabled levels
+        monkeypatch.setattr(logger, "propagate", True)
+        monkeypatch.setattr(logger, "disabled", False)
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("fresh_loggers")
+def test_libraries_log_through_it():
+    """Loggers, warnings, tracebacks and threads that fail are bounded as events are, with times and without secrets."""
+    stream, secret = io.StringIO(), "sk-ant-api03-" + "a1B2" * 12
+
+    def fail():
+        raise RuntimeError(f"no use for {secret}")
+
+    with warnings.catch_warnings(), log_to(Console(stream)):
+        warnings.simplefilter("always")
+        for _ in range(500):
+            logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+            try:
+                fail()
+            except RuntimeError:
+                logging.getLogger("asyncio").exception("Task exception was never retrieved")
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
+        warnings.warn("an old way", DeprecationWarning, stacklevel=1)
+    text = stream.getvalue()
+    assert len(text) < 40_000
+    assert secret not in text
+    assert count_all(text, "[uvicorn.error] Invalid HTTP request received.") == 500
+    assert count_all(text, "[asyncio] Task exception was never retrieved: RuntimeError") == 500
+    assert "Traceback" in text
+    assert "RuntimeError" in text
+    assert "an old way" in text
+    first = text.splitlines()[0]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ warn \[uvicorn.error\] Invalid HTTP request received.", first)
+
+
+@contextmanager
+def serving(folder, url, log):
+    """Run `foreword serve` with its stderr in a file, and give its address and its process."""
+    environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url, "PYTHONPATH": ":".join(sys.path)}
+    command = [sys.executable, "-m", "foreword", "-w", str(folder), "serve", "--port", "0", "--json"]
+    with open(log, "w") as err:
+        process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=err, text=True)
+    try:
+        yield json.loads(process.stdout.readline())["address"], process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_flood_of_requests_and_a_failing_provider(tmp_path):
+    """Bad requests, broken HTTP and a provider that fails leave a short log, with exact counts, and few rows."""
+    folder, log = tmp_path / "w", tmp_path / "serve.log"
+    write_files(str(folder), {"foreword.yaml": CONFIG + "server: {rate: 100000}\n", "SOUL.md": "Calm.\n"})
+    with Tokens(str(folder / ".foreword")) as tokens:
+        secret = tokens.create("alice", ("alice", "bob")).secret
+    with listen() as provider, serving(folder, provider.url, log) as (address, process):
+        provider.choose = lambda _: Refuses(status=400, message="bad request")
+        with httpx2.Client(base_url=address, timeout=120) as client:
+            for _ in range(300):
+                assert client.get("/api/status", headers={"Host": "elsewhere.example"}).status_code == 421
+            for _ in range(60):
+                answer = client.post(
+                    "/api/turns", json={"text": "Hello"}, headers={"Authorization": f"Bearer {secret}"}
+                )
+                assert answer.status_code == 502
+        host, port = address.removeprefix("http://").split(":")
+        for _ in range(100):
+            with socket.create_connection((host, int(port))) as raw:
+                raw.sendall(b"NONSENSE\r\n\r\n")
+                raw.recv(1_000)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0
+    text = log.read_text()
+    assert len(text) < 60_000
+    assert count_all(text, "[uvicorn.error] Invalid HTTP request") == 100
+    assert count_all(text, "error [provider] api_error") == 60
+    assert REPEATED.search(text)
+    refused = [row for row in read_events(folder, event_type="channel_error") if row["user_id"] is None]
+    assert len(refused) < 250
+    assert sum(row["metadata"].get("unrecorded", 0) for row in refused) + len(refused) <= 300
+    assert os.path.getsize(folder / ".foreword" / "events.sqlite") < 3_000_000
