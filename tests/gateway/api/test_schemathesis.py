@@ -11,8 +11,8 @@ from served import serve_workspace
 from foreword.gateway.api.app import make_app
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
-# Well-formed and impossible is 422 (a time that is none, a fork behind the end); too long is 413. Chat completions follow
-# OpenAI, which answers 400 to a feature that the model does not have (response_format, a forced tool, an attachment).
+# Well-formed and impossible is 422 (a time that is none, a fork behind the end); too long is 413. Chat completions
+# answer 400, as OpenAI does, to a feature that the model does not have (response_format, a forced tool, an attachment).
 CONFIG = """\
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", "401", "404", "409", "422"]
