@@ -300,16 +300,19 @@ def test_not_ready_on_a_full_disk(served):
 
 
 def test_asking_grows_nothing(served):
-    """However often it is asked whether it is ready, the state does not grow."""
+    """However often readiness is asked for, the state stays as large as it is."""
+
+    def measure():
+        return sum(os.path.getsize(os.path.join(served.folder, f"state.sqlite{end}")) for end in ("", "-wal"))
 
     async def ask():
-        for _ in range(1_100):  # more than SQLite keeps beside the file before it writes them there
+        for _ in range(1_100):  # SQLite checkpoints its WAL after 1,000 pages
             await served.gateway.prove()
 
     served.do(ask())
-    sizes = [os.path.getsize(os.path.join(served.folder, f"state.sqlite{end}")) for end in ("", "-wal")]
+    before = measure()
     served.do(ask())
-    assert sizes == [os.path.getsize(os.path.join(served.folder, f"state.sqlite{end}")) for end in ("", "-wal")]
+    assert measure() - before < 64 * 1024  # a page of 4 kB for each question would be 4.4 MB
 
 
 def test_left(tmp_path):
