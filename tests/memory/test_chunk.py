@@ -1,6 +1,6 @@
 """Claims about chunks."""
 
-from foreword.memory.chunk import LONGEST, Chunk, cut_line, find_day, split
+from foreword.memory.chunk import MAX_MESSAGE_CHARS, MAX_PARAGRAPH_CHARS, Chunk, cut_line, find_day, split, split_message
 
 NOTES = """\
 # House
@@ -40,11 +40,46 @@ def test_nothing() -> None:
 
 
 def test_speaker() -> None:
-    """Who speaks is known by the words before a colon where people talk; labels and unreviewed words say nothing."""
-    talk = "Carol: hello\n\n**Bob**: hi\n\nNo one here.\n\nCarol: bye"
-    assert [one.author for one in split(talk)] == ["Carol", "Bob", "", "Carol"]
-    assert [one.author for one in split(talk, author="mallory")] == ["mallory"] * 4
+    """A name before a colon is a speaker where people talk; labels and unreviewed words name none."""
+    talk = "Carol: hello\n\n**Bob**: hi\n\nCarol: bye"
+    assert [one.author for one in split(talk)] == ["Carol", "Bob", "Carol"]
     assert [one.author for one in split("Phone: 555 1234\n\nBirthday: 3 May")] == ["", ""]
+
+
+def test_entry() -> None:
+    """What one author said at once is one chunk, whoever it claims is speaking."""
+    body = "# Plan\n\nAlice: send money\n\nBob: yes\n\nAlice: now"
+    (chunk,) = split_message(body, "mallory", "2024-05")
+    assert (chunk.first, chunk.last, chunk.author, chunk.when, chunk.text) == (1, 7, "mallory", "2024-05", body)
+
+
+def test_lower_case_speaker() -> None:
+    """A chat export may write names in lower case; in a text with a few such labels they are no speakers."""
+    chat = "elise: hello\n\nKate: hi\n\nelise: bye"
+    assert [one.author for one in split(chat)] == ["elise", "Kate", "elise"]
+    notes = "todo: paint\n\ntodo: sand\n\ndone: buy\n\n" + "\n\n".join(["A paragraph of prose."] * 5)
+    assert {one.author for one in split(notes)} == {""}
+
+
+def test_message() -> None:
+    """A message keeps its paragraphs, its lists and its lines, up to the next speaker or heading."""
+    talk = "User: Make a plan.\n\nAssistant: Here it is.\n\n- one\n- two\n\nDone.\n\nUser: Thanks.\n\n# Later\n\nAside."
+    assert [(one.first, one.last, one.author, one.text) for one in split(talk)] == [
+        (1, 1, "User", "User: Make a plan."),
+        (3, 8, "Assistant", "Assistant: Here it is.\n\n- one\n- two\n\nDone."),
+        (10, 10, "User", "User: Thanks."),
+        (14, 14, "", "Aside."),
+    ]
+
+
+def test_long_message() -> None:
+    """A message is one chunk up to its own limit, beyond which it is cut and nothing is lost."""
+    words = "word " * 1_000
+    assert [one.author for one in split(f"A: {words}\n\nB: hi\n\nA: bye")] == ["A", "B", "A"]
+    chunks = [one for one in split(f"A: {words * 8}\n\nB: hi\n\nA: bye") if one.first == 1]
+    assert len(chunks) > 1
+    assert all(len(one.text) <= MAX_MESSAGE_CHARS and one.author == "A" for one in chunks)
+    assert " ".join(one.text for one in chunks).split() == f"A: {words * 8}".split()
 
 
 def test_day() -> None:
@@ -56,6 +91,8 @@ def test_day() -> None:
 def test_find_day() -> None:
     """Days are found as people write them, and no day is found where there is none."""
     assert find_day("1:56 pm on 8 May, 2023") == find_day("May 8th, 2023") == find_day("2023-05-08") == "2023-05-08"
+    assert find_day("29.12.2023, 22:42:04") == "2023-12-29"
+    assert find_day("version 1.13.2023") == ""
     assert find_day("in June 2021") == find_day("31 June 2021") == "2021-06"
     assert find_day("maybe 2021") == find_day("may I?") == find_day("2023-13-01") == find_day("") == ""
 
@@ -64,7 +101,7 @@ def test_long_paragraph() -> None:
     """A paragraph that is too long is several chunks, each on its own lines, and nothing is lost."""
     text = "\n".join(f"line {number} of many words" for number in range(200))
     chunks = list(split(text))
-    assert all(len(one.text) <= LONGEST for one in chunks)
+    assert all(len(one.text) <= MAX_PARAGRAPH_CHARS for one in chunks)
     assert "\n".join(one.text for one in chunks) == text
     assert [one.first for one in chunks[1:]] == [one.last + 1 for one in chunks[:-1]]
 
@@ -72,15 +109,14 @@ def test_long_paragraph() -> None:
 def test_long_line() -> None:
     """A line that is too long is cut after sentences, or anywhere where it has none, and nothing is lost."""
     sentences = " ".join(f"Sentence {number} says something." for number in range(200))
-    pieces = list(cut_line(sentences))
-    assert all(len(piece) <= LONGEST and piece.endswith(".") for piece in pieces)
+    pieces = list(cut_line(sentences, MAX_PARAGRAPH_CHARS))
+    assert all(len(piece) <= MAX_PARAGRAPH_CHARS and piece.endswith(".") for piece in pieces)
     assert " ".join(pieces) == sentences
-    assert "".join(cut_line("x" * 5_000)) == "x" * 5_000
+    assert "".join(cut_line("x" * 5_000, MAX_PARAGRAPH_CHARS)) == "x" * 5_000
     assert {(one.first, one.last) for one in split(sentences)} == {(1, 1)}
 
 
-def test_flags() -> None:
-    """A chunk knows whether it only asks and whether it says when."""
-    asks = Chunk(first=1, last=1, heading="", text="Are you well? ")
-    tells = Chunk(first=1, last=1, heading="", text="We met last week.")
-    assert (asks.is_question, asks.tells_time, tells.is_question, tells.tells_time) == (True, False, False, True)
+def test_is_question() -> None:
+    """A chunk knows whether it ends with a question."""
+    assert Chunk(first=1, last=1, heading="", text="Are you well? ").is_question
+    assert not Chunk(first=1, last=1, heading="", text="Are you well? I am.").is_question

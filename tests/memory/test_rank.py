@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from foreword.memory.chunk import split
-from foreword.memory.rank import LEVEL, STOP, choose, gather, rank, read_question, weigh
+from foreword.memory.rank import MAX_LEVEL, STOP, choose, gather, rank, read_question, weigh
 from foreword.memory.sqlite_index import SqliteIndex
 
 TALK = """\
@@ -64,8 +64,9 @@ def test_author(index: SqliteIndex) -> None:
 
 
 def test_answer(index: SqliteIndex) -> None:
-    """What follows a question that shares words is the answer; the question itself is not."""
-    assert ask(index, "weekend", 1) == ["Bob: I went to the lake with my daughter."]
+    """What follows a question is found by the words of the question, ahead of everything else."""
+    assert ask(index, "weekend", 2)[1] == "Bob: I went to the lake with my daughter."
+    assert ask(index, "the weekend of Bob", 1) == ["Bob: I went to the lake with my daughter."]
 
 
 def test_parts(index: SqliteIndex) -> None:
@@ -92,7 +93,7 @@ def test_stable(index: SqliteIndex) -> None:
 def test_choose() -> None:
     """All that are level with the last are chosen, and where these are very many, the first rows."""
     assert sorted(choose({5: 1.0, 3: 1.0, 4: 2.0, 1: 1.0, 2: 0.5}, 3)) == [1, 3, 4, 5]
-    assert sorted(choose(dict.fromkeys(range(1_000), 1.0), 3)) == list(range(LEVEL))
+    assert sorted(choose(dict.fromkeys(range(1_000), 1.0), 3)) == list(range(MAX_LEVEL))
     assert choose({}, 3) == []
 
 

@@ -1,17 +1,18 @@
-"""Chunks: the paragraphs of a memory, each with its place, its heading, and who said it when."""
+"""Chunks: the messages of a conversation and the paragraphs of a note, each with place, heading, author and day."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 
 from foreword.frozen import frozen
 
-LONGEST = 1_200  # characters of a chunk; a longer paragraph is several
+MAX_PARAGRAPH_CHARS = 1_200  # a longer paragraph of a note becomes several chunks
+MAX_MESSAGE_CHARS = 16_000  # a longer message becomes several chunks
 HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*")
 FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
-SPEAKER = re.compile(r"(?:\*\*)?([A-Z][\w'’.-]{0,30}(?: [A-Z][\w'’.-]{0,30}){0,2})(?:\*\*)?:(?:\*\*)?\s+\S")
+SPEAKER = re.compile(r"(?:\*\*)?([^\W\d_][\w'’.-]{0,30}(?: [A-Z][\w'’.-]{0,30}){0,2})(?:\*\*)?:(?:\*\*)?\s+\S")
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 MONTHS = (
     "january", "february", "march", "april", "may", "june",
@@ -19,17 +20,12 @@ MONTHS = (
 )  # fmt: skip
 _MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" if len(name) > 3 else name for name in MONTHS)
 ISO = re.compile(r"\b((?:19|20)\d\d)-(0[1-9]|1[0-2])(?:-(0[1-9]|[12]\d|3[01]))?\b")
+DOTTED = re.compile(r"\b(\d{1,2})\.(\d{1,2})\.((?:19|20)\d\d)\b")  # day, month, year
 WRITTEN = re.compile(
     rf"\b(?:(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?)?(?P<month>{_MONTH})\b\.?(?:\s+(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?\b)?"
     r"(?:,?\s+(?P<year>(?:19|20)\d\d))",
     re.IGNORECASE,
 )
-MOVING = re.compile(
-    rf"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|week|weekend|month|year|recently|since|morning|{_MONTH}"
-    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:19|20)\d\d)\b",
-    re.IGNORECASE,
-)
-
 
 @frozen(eq=True)
 class Chunk:
@@ -46,39 +42,66 @@ class Chunk:
 
     @property
     def is_question(self) -> bool:
-        """Whether it only asks."""
+        """Whether it ends with a question."""
         return self.text.rstrip().endswith("?")
 
-    @property
-    def tells_time(self) -> bool:
-        """Whether it says when something was."""
-        return MOVING.search(self.text) is not None
 
-
-def split(body: str, author: str = "", when: str = "") -> Iterator[Chunk]:
-    """Split a text into its paragraphs; a heading belongs to all that stand under it, and to none by itself."""
+def split(body: str, when: str = "") -> Iterator[Chunk]:
+    """Split a text into messages where people talk, else into paragraphs; headings apply to everything below them."""
+    speakers = find_speakers(body)
+    most = MAX_MESSAGE_CHARS if speakers else MAX_PARAGRAPH_CHARS
     headings: list[tuple[int, str]] = []
-    speakers = frozenset() if author else find_speakers(body)
-    for first, lines in find_paragraphs(body):
+    for first, lines in join_messages(body, speakers):
         if (head := HEADING.fullmatch(lines[0])) is not None:
             level = len(head[1])
             headings = [*(one for one in headings if one[0] < level), (level, head[2])]
             continue
         path = " › ".join(title for _, title in headings)
         dated = next((found for _, title in reversed(headings) if (found := find_day(title))), when)
-        for start, part in cut(lines):
-            text = "\n".join(part).strip()
-            said = SPEAKER.match(text)
-            name = said[1] if said and said[1] in speakers else author
-            for piece in filter(None, cut_line(text) if len(part) == 1 else (text,)):
-                yield Chunk(
-                    first=first + start,
-                    last=first + start + len(part) - 1,
-                    heading=path,
-                    text=piece,
-                    author=name,
-                    when=find_day(piece) or dated,
-                )
+        author = find_speaker(lines[0], speakers)
+        yield from cut_chunks(Chunk(first=first, last=0, heading=path, text="", author=author, when=dated), lines, most)
+
+
+def split_message(body: str, author: str, when: str = "") -> Iterator[Chunk]:
+    """Split what one author said at once: a single chunk, unless it is very long."""
+    message = Chunk(first=1, last=0, heading="", text="", author=author, when=when)
+    return cut_chunks(message, body.split("\n"), MAX_MESSAGE_CHARS)
+
+
+def cut_chunks(whole: Chunk, lines: Sequence[str], most: int) -> Iterator[Chunk]:
+    """Cut lines into chunks of at most so many characters, each with what is known of the whole."""
+    for start, part in cut(lines, most):
+        text = "\n".join(part).strip()
+        first = whole.first + start
+        for piece in filter(None, cut_line(text, most) if len(part) == 1 else (text,)):
+            day = find_day(piece) or whole.when
+            yield replace(whole, first=first, last=first + len(part) - 1, text=piece, when=day)
+
+
+def join_messages(body: str, speakers: Collection[str]) -> Iterator[tuple[int, list[str]]]:
+    """Find paragraphs with their first line; where people talk, the paragraphs of one message stay together."""
+    message: list[str] = []
+    start = 0
+    for first, lines in find_paragraphs(body):
+        continues = HEADING.fullmatch(lines[0]) is None and not find_speaker(lines[0], speakers)
+        if message and continues:
+            message += [""] * (first - start - len(message)) + lines
+            continue
+        if message:
+            yield start, message
+            message = []
+        if find_speaker(lines[0], speakers):
+            start, message = first, list(lines)
+        else:
+            yield first, lines
+    if message:
+        yield start, message
+
+
+def find_speaker(line: str, speakers: Collection[str]) -> str:
+    """Find which of the speakers a line begins with; empty if none."""
+    said = SPEAKER.match(line.strip()) if speakers else None
+    return said[1] if said and said[1] in speakers else ""
 
 
 def split_items(body: str) -> Iterator[Chunk]:
@@ -92,8 +115,14 @@ def split_items(body: str) -> Iterator[Chunk]:
 
 
 def find_speakers(body: str) -> frozenset[str]:
-    """Find who talks in a text: several people of whom some speak more than once; else it is a list of labels."""
-    counts = Counter(said[1] for _, lines in find_paragraphs(body) if (said := SPEAKER.match(lines[0].strip())))
+    """Find who talks in a text: several names, one of them more than once. Anything else is a list of labels.
+
+    Lower-case names count only where at least half of the paragraphs begin with a name, as in a chat export.
+    """
+    openings = [lines[0].strip() for _, lines in find_paragraphs(body) if HEADING.fullmatch(lines[0]) is None]
+    counts = Counter(said[1] for line in openings if (said := SPEAKER.match(line)))
+    if counts.total() * 2 < len(openings):
+        counts = Counter({name: count for name, count in counts.items() if name[0].isupper()})
     return frozenset(counts) if len(counts) > 1 and max(counts.values()) > 1 else frozenset()
 
 
@@ -119,27 +148,28 @@ def find_paragraphs(body: str) -> Iterator[tuple[int, list[str]]]:
         yield start, paragraph
 
 
-def cut(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Cut a paragraph that is too long at its lines; a list is cut at its items."""
+def cut(lines: Sequence[str], most: int) -> Iterator[tuple[int, list[str]]]:
+    """Cut a text that is too long at its lines; the list of a note is cut at its items."""
+    listed = most == MAX_PARAGRAPH_CHARS
     start, size = 0, 0
     for at, line in enumerate(lines):
-        if at > start and (size + len(line) > LONGEST or (is_item(line) and size > LONGEST // 4)):
+        if at > start and (size + len(line) > most or (listed and is_item(line) and size > most // 4)):
             yield start, list(lines[start:at])
             start, size = at, 0
         size += len(line) + 1
     yield start, list(lines[start:])
 
 
-def cut_line(line: str) -> Iterator[str]:
+def cut_line(line: str, most: int) -> Iterator[str]:
     """Cut a line that is too long after its sentences, or where it has none, anywhere."""
     piece = ""
-    for sentence in SENTENCE.split(line) if len(line) > LONGEST else (line,):
-        if piece and len(piece) + len(sentence) >= LONGEST:
+    for sentence in SENTENCE.split(line) if len(line) > most else (line,):
+        if piece and len(piece) + len(sentence) >= most:
             yield piece
             piece = ""
         rest = f"{piece} {sentence}" if piece else sentence
-        while len(rest) > LONGEST:
-            at = rest.rfind(" ", 1, LONGEST) if " " in rest[1:LONGEST] else LONGEST
+        while len(rest) > most:
+            at = rest.rfind(" ", 1, most) if " " in rest[1:most] else most
             yield rest[:at]
             rest = rest[at:].lstrip()
         piece = rest
@@ -156,6 +186,8 @@ def find_day(text: str) -> str:
     """Find the first day or month that a text names with its year."""
     if iso := ISO.search(text):
         return spell_day(int(iso[1]), int(iso[2]), int(iso[3] or 0))
+    if (dotted := DOTTED.search(text)) and 1 <= int(dotted[2]) <= 12:
+        return spell_day(int(dotted[3]), int(dotted[2]), int(dotted[1]))
     if written := WRITTEN.search(text):
         month = next(at for at, name in enumerate(MONTHS, 1) if name.startswith(written["month"].lower()[:3]))
         return spell_day(int(written["year"]), month, int(written["d1"] or written["d2"] or 0))

@@ -7,8 +7,6 @@ from typing import NamedTuple, Protocol
 from foreword.frozen import frozen
 from foreword.memory.chunk import Chunk
 
-QUESTION, TIMED = 1, 2
-
 
 class Damaged(Exception):
     """The index is no index any more, and has to be built anew."""
@@ -31,9 +29,13 @@ class Row(NamedTuple):
     """What a search needs to know of one chunk."""
 
     words: int
-    flags: int
+    first: int
+    """Its first line in the document; the pieces of one long line share it."""
+    asks: bool
+    """Whether it ends with a question."""
     author: str
-    month: int
+    day: int
+    """The day it speaks of as yyyymmdd, with 00 for an unknown day; 0 if unknown."""
 
 
 @frozen(eq=True)

@@ -23,7 +23,7 @@ from foreword.memory.entry import (
 )
 from foreword.memory.facts import add_fact
 from foreword.memory.index import Index
-from foreword.memory.rank import STOP, Ranked, rank, read_question
+from foreword.memory.rank import STOP, Question, Ranked, rank, read_question
 from foreword.memory.snippet import Snippet, find_snippet
 from foreword.memory.sqlite_index import SqliteIndex
 from foreword.memory.upkeep import OpenIndex, Stock, Upkeep
@@ -41,7 +41,11 @@ from foreword.words import Trust
 LONGEST_QUERY = 2_000  # characters of a query that are looked at
 MOST = 50  # results of one search
 RECALLED = 4  # passages of one turn
-CLOSE = 0.5  # the share of a message's words, by rarity, that a passage needs to be recalled
+# What a result must have. bench/memory_recall.py measures what each of these keeps out and what it loses.
+MIN_SHARE = 0.12  # of the question's words, by rarity, in a store that is large enough to know what is rare
+LARGE_STORE_CHUNKS = 100
+MIN_OF_BEST = 0.5  # of the best result's score
+MIN_RECALL_SHARE, MIN_RECALL_SCORE = 0.5, 6.5  # to travel with a message that did not ask for it
 PASSAGE = 400  # characters of a passage that is recalled
 SHORT_PASSAGE = 250  # the same in a brief prompt
 CONSIDERED = 8  # hits of each index from which the passages of a brief prompt are chosen
@@ -137,9 +141,17 @@ class Memory:
         question = read_question(text, index, self._stop)
         self._upkeep.follow(names, index)
         with index.reading():
-            hits = [hit for name in names for hit in self._show(name, rank(question, name, index, limit), index)]
+            ranked = {name: self._rank(question, name, index, limit) for name in names}
+            least = MIN_OF_BEST * max((one.score for found in ranked.values() for one in found), default=0.0)
+            strong = {name: [one for one in found if one.score >= least] for name, found in ranked.items()}
+            hits = [hit for name, found in strong.items() for hit in self._show(name, found, index)]
         # Among equals the path and the line decide: rows are numbered by when they were indexed.
         return sorted(hits, key=lambda hit: (-hit.score, hit.path, hit.first))[:limit]
+
+    def _rank(self, question: Question, store: str, index: Index, limit: int) -> list[Ranked]:
+        """Rank the chunks of a store that have enough of the question."""
+        least = MIN_SHARE if index.figures(store).chunks >= LARGE_STORE_CHUNKS else 0.0
+        return [one for one in rank(question, store, index, limit) if one.share >= least]
 
     def _show(self, store: str, ranked: Iterable[Ranked], index: Index) -> Iterator[Hit]:
         best = list(ranked)
@@ -171,7 +183,8 @@ class Memory:
             return ()
         if not documents:
             hits = self.search(message, clearance, limit=RECALLED)
-            return [self._make_passage(hit, message, {}, PASSAGE) for hit in hits if hit.share >= CLOSE]
+            clear = [hit for hit in hits if hit.share >= MIN_RECALL_SHARE and hit.score >= MIN_RECALL_SCORE]
+            return [self._make_passage(hit, message, {}, PASSAGE) for hit in clear]
         hits = [*self.search(message, clearance, limit=CONSIDERED), *self._search_documents(message, documents)]
         # Scores of different indexes do not compare; the share of the question that each passage has does.
         best = sorted(hits, key=lambda hit: (-hit.share, -hit.score, hit.path, hit.first))[:RECALLED]

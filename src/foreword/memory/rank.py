@@ -10,44 +10,49 @@ from operator import mul
 from typing import NamedTuple
 
 from foreword.frozen import frozen
-from foreword.memory.chunk import MONTHS
-from foreword.memory.index import QUESTION, TIMED, Figures, Index, Row
+from foreword.memory.chunk import MONTHS, find_day
+from foreword.memory.index import Figures, Index, Row
 
 
 class Parts(NamedTuple):
-    """What speaks for one chunk, or how much each of it weighs."""
+    """The parts of a chunk's score, or their weights."""
 
     words: float
-    """Its own words, by BM25."""
+    """BM25 of its own words."""
     near: float
-    """Words in it and close by, by their rarity."""
+    """The share of the question, by rarity, that it and its neighbours have; a long message counts for itself."""
     document: float
-    """Words of its document, by BM25."""
+    """BM25 of its document."""
     answer: float
-    """Words of the question that it follows."""
+    """BM25 of the question that it follows."""
     author: float
-    """Whether it is said by the one person that is named."""
+    """Whether its author is the person that the question is about."""
     question: float
     """Whether it only asks."""
     month: float
-    """Whether it is of a month that is named; words say that too, unless days are written as numbers."""
-    timed: float
-    """Whether it says when, where that is asked."""
+    """Whether it is of the month that the question names."""
+    day: float
+    """Whether it is of the day that the question names."""
 
 
-# Found by bench/memory_weights.py over dialogues; bench/memory_recall.py says what each part contributes.
-TALK = Parts(words=1.1, near=6.9, document=7.5, answer=2.7, author=1.0, question=-1.0, month=3.9, timed=2.1)
+# Found by bench/memory_weights.py over three kinds of conversation; bench/memory_recall.py says what each part gains.
+TALK = Parts(words=2.8, near=5.6, document=6.5, answer=2.2, author=1.9, question=-1.45, month=4.4, day=2.5)
 # In notes nobody answers anybody, and the words themselves say more.
-NOTES = TALK._replace(words=2.5, answer=0.0)
+NOTES = TALK._replace(words=4.0, answer=0.0)
 K1, B = 1.2, 0.75
-NEAR = ((-2, 0.2), (-1, 0.5), (2, 0.6), (1, 0.8), (0, 1.0))  # what follows a word is about it more; the most last
-MANY = 1_000  # chunks whose words are all looked at; words beyond are too common to say much
-LEVEL = 300  # chunks that are level with the last of those, and are looked at, too
-FINALISTS = 100  # chunks that are looked at closely
-MISSED = 1.0  # what a word is worth that is nowhere in the store, beside the rarest that is
-HEADED = 0.6  # what a word in a heading is worth; as much as the word two chunks before
+NEIGHBOURS = ((1, 0.8), (2, 0.6), (-1, 0.5), (-2, 0.2))  # rows before and after, and the share of a word found there
+MAX_POSTINGS = 1_000  # places that are all read; the words of a question beyond are too common to say much
+MAX_LEVEL = 300  # candidates with the same score as the last one
+FINALISTS = 150  # candidates whose rows are read
+MISSED = 1.0  # weight of a word that the store does not have, relative to the rarest that it has
+HEADED = 0.6  # weight of a word in a heading
+SHORT_WORDS, LONG_WORDS = 50, 300  # up to the first a message needs its neighbours; from the second on it needs none
+NEIGHBOUR_WORDS = 60  # a longer neighbour counts less, as it has many words by chance
+QUESTION_WORDS = 25  # a longer message that ends with a question also says something
+ASSISTANTS = frozenset(("assistant", "agent", "ai", "bot", "chatbot", "model"))
+FIRST_PERSON = frozenset(("i", "me", "my", "mine", "myself"))
+SECOND_PERSON = frozenset(("you", "your", "yours"))
 WORD = re.compile(r"\w+")
-WHEN = re.compile(r"^\s*when\b|\b(?:date|month|year|day|how long|since when)\b", re.IGNORECASE)
 YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
 STOP = (
     "a an and are as at be been but by did do does for from had has have how i if in is it its of on or s t that the "
@@ -58,27 +63,30 @@ STOP = (
 
 @frozen
 class Question:
-    """What is asked, in the words that the index knows."""
+    """A question in the words that the index knows."""
 
     words: tuple[str, ...]
     """The words that say what it is about, each once."""
     spoken: frozenset[str]
     """Every word as it was written, in lower case."""
     months: tuple[int, ...]
-    """Months that it names, 0 to 11."""
+    """Months that it names, 1 to 12."""
     years: tuple[int, ...]
-    asks_when: bool
+    day: int
+    """The day that it names, as yyyymmdd; 0 if none."""
 
 
 def read_question(text: str, index: Index, stop: frozenset[str]) -> Question:
     """Read a question."""
     spoken = frozenset(WORD.findall(text.lower()))
+    day = find_day(text)
+    months = {at for at, name in enumerate(MONTHS, 1) if name in spoken} | ({int(day[5:7])} if day else set())
     return Question(
         words=tuple(dict.fromkeys(word for word in index.stem(text) if word not in stop)),
         spoken=spoken,
-        months=tuple(at for at, name in enumerate(MONTHS) if name in spoken),
+        months=tuple(sorted(months)),
         years=tuple(int(year) for year in YEAR.findall(text)),
-        asks_when=WHEN.search(text) is not None,
+        day=int(day.replace("-", "")) if len(day) == len("2023-05-08") else 0,
     )
 
 
@@ -92,27 +100,27 @@ class Ranked(NamedTuple):
 
 
 def rank(question: Question, store: str, index: Index, limit: int) -> list[Ranked]:
-    """Rank the chunks of a store, in no order: the best of them, and all that are level with the last of these."""
+    """Rank the chunks of a store, unordered: the best `limit`, and all with the same score as the last of them."""
     return gather(question, store, index).best(lambda rows: index.rows(store, rows), limit)
 
 
 def gather(question: Question, store: str, index: Index) -> "Scorer":
-    """Gather where the words of a question are in a store."""
+    """Look up the words of a question in a store."""
     figures = index.figures(store)
     people = [name for name in figures.authors if is_named(name, question.spoken)]
     names = set(index.stem(" ".join(people))) if people else set()
     found = [(index.frequency(store, word), word) for word in question.words] if figures.chunks else []
-    # Who speaks says little where everything is theirs; but where nothing else is found, the name is what is asked for.
+    # A name says little where everything is theirs; but where nothing else is found, the name is the question.
     about = [one for one in found if one[1] not in names]
     counts = sorted(about if any(count for count, _ in about) else found)
-    scorer = Scorer(figures, question, people[0] if len(people) == 1 else "")
+    scorer = Scorer(figures, question, find_authors(people, figures.authors, question.spoken))
     opened = 0
     common: list[tuple[int, str]] = []
     for count, word in counts:
         opened += count
         if not count:
             scorer.miss()
-        elif opened <= MANY:
+        elif opened <= MAX_POSTINGS:
             scorer.add(index.postings(store, word))
         else:
             common.append((count, word))
@@ -125,9 +133,21 @@ def gather(question: Question, store: str, index: Index) -> "Scorer":
 
 
 def is_named(name: str, spoken: frozenset[str]) -> bool:
-    """Whether a question speaks of somebody by their first name."""
+    """Return whether a question mentions an author by first name."""
     parts = WORD.findall(name.lower())
     return bool(parts) and parts[0] in spoken
+
+
+def find_authors(named: Sequence[str], authors: Sequence[str], spoken: frozenset[str]) -> frozenset[str]:
+    """Find whose messages a question is about: one named person, else the one who asks, or the assistant."""
+    if named:
+        return frozenset(named if len(named) == 1 else ())
+    assistants = frozenset(name for name in authors if name.lower() in ASSISTANTS)
+    if not assistants:
+        return frozenset()
+    if spoken & FIRST_PERSON:
+        return frozenset(authors) - assistants
+    return assistants if spoken & SECOND_PERSON else frozenset()
 
 
 Read = Callable[[Sequence[int]], Mapping[int, Row]]
@@ -144,41 +164,42 @@ class Word(NamedTuple):
 
 
 class Scorer:
-    """Adds up what the words of a question say for each chunk."""
+    """Scores the chunks of a store for one question."""
 
-    def __init__(self, figures: Figures, question: Question, author: str) -> None:
+    def __init__(self, figures: Figures, question: Question, authors: frozenset[str]) -> None:
         self._figures = figures
         self._question = question
-        self._author = author
+        self._authors = authors
         self._average = max(figures.words / max(figures.chunks, 1), 1.0)
         self._page = max(figures.words / max(len(figures.starts), 1), 1.0)
-        self._near: dict[int, float] = {}
-        self._said: list[Word] = []
+        self._candidates: dict[int, float] = {}
+        self._words: list[Word] = []
         self._documents: dict[int, float] = {}
         self._total = 0.0
 
     def add(self, places: Iterable[tuple[int, str, int]]) -> None:
-        """Add a word by all its places: what stands near them is a candidate, too."""
+        """Add a word by all its places; rows near them are candidates as well."""
         said = list(places)
         rows: dict[int, int] = Counter([row for row, column, _ in said if column == "text"])
         headed = {row for row, column, _ in said if column != "text"} - rows.keys()
         rarity = weigh_rarity(len(rows) + len(headed), self._figures.chunks)
         near: dict[int, float] = {}
-        for step, share in NEAR:  # a row near two places has the greater share
+        for step, share in reversed(NEIGHBOURS):  # a row near two places has the greater share
             near.update(dict.fromkeys([row + step for row in rows], rarity * share))
-        for row in headed:  # a heading speaks for all under it, and for none as its own words do
+        near.update(dict.fromkeys(rows, rarity))
+        for row in headed:
             near[row] = max(near.get(row, 0.0), rarity * HEADED)
             rows[row] = 1
-        self._draw_near(near)
+        self._add_candidates(near)
         self._note(Word(rarity, rows, headed))
         self._add_documents(rows)
 
-    def _draw_near(self, near: dict[int, float]) -> None:
-        """Add what a word says for the rows around its places; there are thousands, so it is one plain loop."""
-        if not self._near:
-            self._near = near
+    def _add_candidates(self, near: dict[int, float]) -> None:
+        """Add what one word is worth to each candidate: there are thousands, so this is one plain loop."""
+        if not self._candidates:
+            self._candidates = near
             return
-        known = self._near
+        known = self._candidates
         for row, worth in near.items():
             known[row] = known.get(row, 0.0) + worth
 
@@ -187,14 +208,14 @@ class Scorer:
         self._total += MISSED * weigh_rarity(0, self._figures.chunks)
 
     def add_common(self, count: int, rows: Sequence[int]) -> None:
-        """Add a word that is too common to look at all its places: only where a rarer one is, or the best by itself."""
+        """Add a word that has too many places to read: only the rows where a rarer word is."""
         rarity = weigh_rarity(count, self._figures.chunks)
-        self._draw_near(dict.fromkeys(rows, rarity))
+        self._add_candidates(dict.fromkeys(rows, rarity))
         self._note(Word(rarity, dict.fromkeys(rows, 1)))
 
     def _note(self, word: Word) -> None:
         self._total += word.rarity
-        self._said.append(word)
+        self._words.append(word)
 
     def _add_documents(self, rows: Mapping[int, int]) -> None:
         counts: dict[int, int] = {}
@@ -207,23 +228,27 @@ class Scorer:
             known[document] = known.get(document, 0.0) + rarity * soften(count, sizes[document - 1] / page)
 
     def best(self, read: Read, limit: int) -> list[Ranked]:
-        """Look closely at the most likely chunks, and return the best with their scores."""
-        finalists = self.describe(read, max(FINALISTS, limit))
-        scored = [(weigh(parts, found), row, found) for row, found, parts in finalists]
-        least = nlargest(limit, [score for score, _, _ in scored])[-1:]
-        # All that are level with the last: which of them comes first is not for the order of rows to say.
-        best = [one for one in scored if [one[0]] >= least]
-        return [Ranked(score, row, self._find_share(row, found)) for score, row, found in best]
+        """Score the finalists and return the best, one for each message."""
+        finalists = list(self.describe(read, max(FINALISTS, limit)))
+        messages: dict[tuple[int, int], tuple[float, int, Row]] = {}
+        for row, found, parts in finalists:
+            message, scored = (bisect_right(self._figures.starts, row), found.first), (weigh(parts, found), row, found)
+            if message not in messages or scored[0] > messages[message][0]:
+                messages[message] = scored
+        least = nlargest(limit, [score for score, _, _ in messages.values()])[-1:]
+        # All with the score of the last one: which of them comes first must not depend on the order of rows.
+        best = [one for one in messages.values() if [one[0]] >= least]
+        known = read([row + step for _, row, _ in best for step in (-2, -1, 0, 1, 2)])
+        return [Ranked(score, row, self._find_share(row, known)) for score, row, _ in best]
 
-    def _find_share(self, row: int, found: Row) -> float:
-        """Find how much of the question a chunk has; who talks is answered to, and a note stands for itself."""
-        own = [word.rarity * (HEADED if row in word.headed else 1.0) for word in self._said if row in word.rows]
-        return (self._near[row] if found.author else sum(own)) / (self._total or 1.0)
+    def _find_share(self, row: int, known: Mapping[int, Row]) -> float:
+        """Find how much of the question a chunk has; a message counts with its neighbours, a note by itself."""
+        return self._weigh_near(row, known if known[row].author else {}) / (self._total or 1.0)
 
     def describe(self, read: Read, most: int) -> Iterator[tuple[int, Row, Parts]]:
-        """Say what speaks for each of the most likely chunks."""
-        likely = choose(self._near, most)
-        known = read(list({row - step for row in likely for step in (0, 1)}))
+        """Compute the parts of the score for the most likely chunks."""
+        likely = choose(self._candidates, most)
+        known = read(list({row + step for row in likely for step in (-2, -1, 0, 1, 2)}))
         total, starts, documents = self._total or 1.0, self._figures.starts, self._documents
         for row in likely:
             if (found := known.get(row)) is None:
@@ -231,47 +256,70 @@ class Scorer:
             asked = known.get(row - 1)
             parts = Parts(
                 words=self._weigh_words(row, found) / total,
-                near=self._near[row] / total,
+                near=self._weigh_near(row, known) * need_neighbours(found) / total,
                 document=documents.get(bisect_right(starts, row), 0.0) / total,
-                answer=self._weigh_words(row - 1, asked) / total if asked and asked.flags & QUESTION else 0.0,
-                author=bool(self._author) and found.author == self._author,
-                question=found.flags & QUESTION != 0,
-                month=bool(self._question.months) and self._fits_month(found.month),
-                timed=self._question.asks_when and found.flags & TIMED != 0,
+                answer=self._weigh_words(row - 1, asked) * damp(asked) / total if asked and asked.asks else 0.0,
+                author=found.author in self._authors,
+                question=bool(found.asks) and found.words < QUESTION_WORDS,
+                month=self._fits_month(found.day),
+                day=bool(self._question.day) and found.day == self._question.day,
             )
             yield row, found, parts
 
     def _weigh_words(self, row: int, found: Row) -> float:
         size = found.words / self._average
-        return sum([rarity * soften(rows[row], size) for rarity, rows, _ in self._said if row in rows])
+        return sum([rarity * soften(rows[row], size) for rarity, rows, _ in self._words if row in rows])
 
-    def _fits_month(self, month: int) -> bool:
-        question = self._question
-        return month > 0 and month % 12 in question.months and (not question.years or month // 12 in question.years)
+    def _weigh_near(self, row: int, known: Mapping[int, Row]) -> float:
+        """Weigh the words of a chunk and of its neighbours, each word once, where it counts most."""
+        shares = [(row - step, share * damp(known[row - step])) for step, share in NEIGHBOURS if row - step in known]
+        total = 0.0
+        for rarity, rows, headed in self._words:
+            if row in rows:
+                total += rarity * (HEADED if row in headed else 1.0)
+            else:
+                near = [share for at, share in shares if at in rows and at not in headed]
+                total += rarity * max(near, default=0.0)
+        return total
+
+    def _fits_month(self, day: int) -> bool:
+        months, years = self._question.months, self._question.years
+        return day > 0 and day // 100 % 100 in months and (not years or day // 10_000 in years)
 
 
 def weigh(parts: Parts, found: Row) -> float:
-    """Weigh what speaks for a chunk."""
+    """Add up the parts of a score."""
     weights = TALK if found.author else NOTES
     worth: float = sum(map(mul, weights, parts))
     return worth
 
 
+def need_neighbours(found: Row) -> float:
+    """Return how much a message depends on its neighbours: 1 for a short one, 0 for a long one."""
+    place = math.log((found.words + 1) / SHORT_WORDS) / math.log(LONG_WORDS / SHORT_WORDS)
+    return 1.0 - min(max(place, 0.0), 1.0)
+
+
+def damp(neighbour: Row) -> float:
+    """Return how much a neighbour's word counts."""
+    return min(1.0, NEIGHBOUR_WORDS / max(neighbour.words, 1))
+
+
 def choose(scores: Mapping[int, float], most: int) -> list[int]:
-    """Choose the rows with the highest scores, and those level with the last; where these are many, the first ones."""
+    """Choose the rows with the highest scores, and those with the score of the last; of very many, the first ones."""
     if len(scores) <= most:
         return list(scores)
     least = sorted(scores.values(), reverse=True)[most - 1]
     above = [row for row, score in scores.items() if score > least]
     level = sorted(row for row, score in scores.items() if score == least)
-    return above + level[: max(LEVEL, most - len(above))]
+    return above + level[: max(MAX_LEVEL, most - len(above))]
 
 
 def weigh_rarity(count: int, all_: int) -> float:
-    """Weigh a word by how few have it."""
+    """Weigh a word by how few chunks have it."""
     return math.log(1 + (all_ - count + 0.5) / (count + 0.5))
 
 
 def soften(count: int, size: float) -> float:
-    """Count a word that is said often less than so many times, and less in a long text."""
+    """Saturate the count of a word, and lower it in a long text."""
     return count * (K1 + 1) / (count + K1 * (1 - B + B * size))

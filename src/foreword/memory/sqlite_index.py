@@ -9,10 +9,10 @@ from contextlib import contextmanager, nullcontext, suppress
 
 from foreword.errors import InputError
 from foreword.memory.chunk import Chunk
-from foreword.memory.index import QUESTION, TIMED, Damaged, Figures, Found, Row
+from foreword.memory.index import Damaged, Figures, Found, Row
 
 FILE = "memory.sqlite"
-VERSION = 4  # of the tables and of how documents are split; another one is built anew
+VERSION = 5  # of the tables and of how documents are split; another one is built anew
 PATIENCE = 5.0  # seconds to wait for another process that writes
 TOKENIZE = "porter unicode61 remove_diacritics 2"
 KINDS = ("vocabulary", "counts", "words", "chunks", "documents", "authors")  # in the order in which they can go
@@ -124,7 +124,7 @@ class SqliteIndex:
         )
         base.execute(
             f"CREATE TABLE IF NOT EXISTS chunks_{name}(id INTEGER PRIMARY KEY, document INTEGER, first INTEGER, "
-            "last INTEGER, words INTEGER, flags INTEGER, author TEXT, month INTEGER, heading TEXT, text TEXT)"
+            "last INTEGER, words INTEGER, asks INTEGER, author TEXT, day INTEGER, heading TEXT, text TEXT)"
         )
         base.execute(
             f"CREATE VIRTUAL TABLE IF NOT EXISTS words_{name} USING fts5(text, heading, content='chunks_{name}', "
@@ -169,9 +169,9 @@ class SqliteIndex:
                 one.first,
                 one.last,
                 len(one.text.split()),
-                (QUESTION if one.is_question else 0) | (TIMED if one.tells_time else 0),
+                one.is_question,
                 one.author,
-                count_months(one.when),
+                number_day(one.when),
                 one.heading,
                 one.text,
             )
@@ -289,7 +289,7 @@ class SqliteIndex:
     def rows(self, store: str, rows: Sequence[int]) -> Mapping[int, Row]:
         """Return what is known of some rows, as far as they exist."""
         found = self._base.execute(
-            f"SELECT id, words, flags, author, month FROM chunks_{self._name(store)} "
+            f"SELECT id, words, first, asks, author, day FROM chunks_{self._name(store)} "
             "WHERE id IN (SELECT value FROM json_each(?))",
             (json.dumps(list(rows)),),
         )
@@ -310,9 +310,9 @@ class SqliteIndex:
         }
 
 
-def count_months(when: str) -> int:
-    """Count the months of a day from year 0."""
-    return int(when[:4]) * 12 + int(when[5:7]) - 1 if when else 0
+def number_day(when: str) -> int:
+    """Write a day or a month as yyyymmdd."""
+    return int(when.replace("-", "").ljust(8, "0")) if when else 0
 
 
 def quote(word: str) -> str:

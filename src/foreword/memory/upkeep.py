@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from foreword.errors import InputError
 from foreword.frozen import frozen
-from foreword.memory.chunk import Chunk, find_day, split
+from foreword.memory.chunk import Chunk, find_day, split, split_message
 from foreword.memory.index import Damaged, Index
 from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
 from foreword.sources.document import Document, one_line
@@ -247,4 +247,4 @@ def split_document(path: str, document: Document) -> Iterator[Chunk]:
         yield Chunk(first=1, last=1, heading="", text=about)
     origin = find_provenance(path, document)
     when = find_day(document.field("date") or document.field("time") or path)
-    yield from split(document.body, author=origin.author if origin else "", when=when)
+    yield from split_message(document.body, origin.author, when) if origin else split(document.body, when)
