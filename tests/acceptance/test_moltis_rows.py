@@ -98,13 +98,13 @@ def find_order(text: str) -> list[str]:
 
 
 def test_twelve_components(tmp_path: Path) -> None:
-    """The components stand in the order of the document, the call format before the guidelines."""
+    """The prompt has the components in the order of the document, the call format before the guidelines."""
     assert find_order(build(tmp_path)) == list(COMPONENTS)
 
 
 @pytest.mark.parametrize("name", [*LESS, *FEWER])
 def test_each_component_is_optional(tmp_path: Path, name: str) -> None:
-    """Where a component has nothing to say it leaves no trace, and the others stay."""
+    """A component without content leaves no trace, and the others stay."""
     text = build(tmp_path, LESS.get(name), **FEWER.get(name, {}))
     kept = [one for one in COMPONENTS if one != name and one not in ALSO_GONE.get(name, ())]
     assert find_order(text) == kept
@@ -188,7 +188,7 @@ def test_project_in_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_project_over_http(tmp_path: Path) -> None:
-    """A turn opens a project over HTTP, and so does a session that an OpenAI client goes on with."""
+    """A turn opens a project over HTTP; a session with a project shows it to an OpenAI client."""
     work = str(tmp_path / "work")
     with serve_workspace(tmp_path, files=describe(tmp_path)) as served, served.ask_as("alice") as alice:
         assert alice.post("/api/turns", json={"text": "Hello.", "project": work}).status_code == 200
@@ -230,7 +230,7 @@ def fence(tool: str, **arguments: object) -> str:
 
 @pytest.mark.parametrize("window", [8_192, 16_384, 20_000, 24_000])
 def test_tools_in_the_text(tmp_path: Path, window: int) -> None:
-    """In a small window, too, a model without native tools is told how to call; each block is answered in words."""
+    """A small window keeps the call format, and each call in the text gets its own result or error."""
     calls = fence("memory_get", path="private/garden.md") + "```tool_call\nmemory_get(plum)\n```\n"
     calls += fence("levitate") + fence("memory_get", path=7)
     script = (Says(text=calls), Says(text="In 2019."))
@@ -239,11 +239,11 @@ def test_tools_in_the_text(tmp_path: Path, window: int) -> None:
         assert alice.post("/api/turns", json={"text": "When was it planted?"}).json()["reply"] == "In 2019."
         first, second = served.provider.requests
     assert "tools" not in first.body
-    told = read_system(first)
+    text = read_system(first)
     shown = ["## Available Tools\n### ", "## How to call tools\n", "## Guidelines\n"]
     if window >= 16_000:
         shown += ["Your name is Wren.", "The user's name is Alice.", "## Runtime\nHost: host=", "## Long-Term Memory\n"]
-    assert [words for words in shown if words not in told] == []
+    assert [words for words in shown if words not in text] == []
     results = [part["text"] for part in second.body["messages"][-1]["content"]]
     assert results[0] == "Result of memory_get:\nThe plum tree was planted in 2019."
     assert "the block is no JSON" in results[1]
@@ -287,11 +287,11 @@ def test_guidelines_with_tools() -> None:
 
 
 def test_silent_after_a_tool(tmp_path: Path) -> None:
-    """An empty answer after a tool is an empty, silent reply over HTTP, and the conversation goes on."""
+    """An empty answer after a tool is an empty, silent reply over HTTP, and the next message is answered."""
     script = (Says(calls=(SEARCHED,)), Says(text=""), Says(text="Here."))
     with serve_workspace(tmp_path, *script, files=describe(tmp_path)) as served, served.ask_as("alice") as alice:
-        told = alice.post("/api/turns", json={"text": "Look it up."}).json()
-        assert (told["state"], told["reply"], told["silent"]) == ("answered", "", True)
+        reply = alice.post("/api/turns", json={"text": "Look it up."}).json()
+        assert (reply["state"], reply["reply"], reply["silent"]) == ("answered", "", True)
         assert alice.post("/api/turns", json={"text": "Are you there?"}).json()["reply"] == "Here."
         assert [one.refused for one in served.provider.requests] == [""] * 3
 

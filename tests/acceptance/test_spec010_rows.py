@@ -179,7 +179,7 @@ def test_tools_of_the_document(tmp_path: Path) -> None:
 
 
 def test_memory_is_read_by_the_tool(tmp_path: Path) -> None:
-    """What save_memory kept is in no later prompt; read_memory returns it, to nobody but the person."""
+    """A saved memory is in no later prompt; read_memory returns it to its person alone."""
     save = Called(name="save_memory", arguments={"text": "Rye bread is best."})
     read = Says(calls=(Called(name="read_memory", arguments={}),))
     script = (Says(calls=(save,)), Says(text="Noted."), read, Says(text="You like rye."), read, Says(text="Nothing."))
