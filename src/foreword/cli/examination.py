@@ -116,7 +116,8 @@ def check_zones(workspace: "Workspace") -> Iterator[Check]:
     """Check that the time zones of people and rooms exist."""
     from zoneinfo import ZoneInfo
 
-    zones = {f"user {name}": user.timezone for name, user in workspace.config.users.items()}
+    zones = {"host": workspace.config.host.timezone}
+    zones |= {f"user {name}": user.timezone for name, user in workspace.config.users.items()}
     zones |= {f"room {name}": room.timezone for name, room in workspace.config.rooms.items()}
     for subject, zone in zones.items():
         try:

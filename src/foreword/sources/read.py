@@ -232,6 +232,7 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
         situation=turn.situation,
         session=turn.session,
         zone=(room.timezone if room else "") if has_company(turn) else own,
+        server_zone=config.host.timezone,
         project=turn.project,
         project_stops=tuple(filter(None, (turn.project_root, config.prompt.project_stop))),
         directories=turn.directories,
