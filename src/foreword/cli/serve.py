@@ -96,11 +96,10 @@ def warn_of_models(config: "Config", environ: Mapping[str, str]) -> None:
 
 
 def warn_of_files(workspace: "Workspace") -> None:
-    """Warn of files that cannot be used, and of those of an older layout, each once."""
-    from foreword.cli.turns import find_hints, find_losses
+    """Warn of files that cannot be used, each once; the log has the hints at files of an older layout."""
+    from foreword.cli.turns import find_losses
 
-    found = [(*find_losses(assembly), *find_hints(assembly)) for assembly in workspace.preview()]
-    for reason in dict.fromkeys(reason for reasons in found for reason in reasons):
+    for reason in dict.fromkeys(reason for assembly in workspace.preview() for reason in find_losses(assembly)):
         warn(reason)
 
 

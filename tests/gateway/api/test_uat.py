@@ -198,7 +198,8 @@ def test_background_of_nova(open_house, delivery):
     """Nova: a run that nobody waits for is told so; what is silent is not delivered, and a notice is."""
     notice = Called(name="notify_user", arguments={"text": "The boiler is cold."})
     silent = Says(text="NO_ACTION_NEEDED")
-    script = {"always": [Says(text="All is well.")], "as_needed": [silent], "never": [Says(calls=(notice,)), silent]}
+    well = Says(text="All is well.")
+    script = {"always": [well], "as_needed": [silent], "never": [Says(calls=(notice,)), well]}
     arrives = {"always": ["All is well."], "as_needed": [], "never": ["The boiler is cold."]}
     with open_house("nova", delivery) as house:
         told = house.run_schedule(*script[delivery])
