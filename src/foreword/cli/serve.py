@@ -97,8 +97,8 @@ def warn_of_models(config: "Config", environ: Mapping[str, str]) -> None:
 
 def warn_of_files(workspace: "Workspace") -> None:
     """Warn of files that cannot be used, and of those of an older layout, each once."""
-    from foreword.events.reloads import tell_instead
     from foreword.cli.turns import find_hints, find_losses
+    from foreword.events.reloads import tell_instead
 
     found = [(*find_losses(assembly), *find_hints(assembly)) for assembly in workspace.preview()]
     overlays = {situation.prompt_overlay for situation in workspace.config.situations.values()}
