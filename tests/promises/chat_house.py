@@ -26,7 +26,7 @@ from foreword.testing import make_workspace
 from waiting import until
 
 sys.path.append(str(Path(__file__).parent.parent / "cli" / "chat"))
-from chat_terminal import sit_down  # noqa: E402 - found only with the path above
+from chat_terminal import sit_down
 
 CONFIG = """\
 owner: alice

@@ -176,13 +176,16 @@ def test_an_open_chat_shows_a_reminder_of_the_gateway(tmp_path, provider):
     # With a bot in the configuration a chat fires nothing itself.
     files = {**FILES, "foreword.yaml": f"{CONFIG}telegram: {{}}\n"}
     provider.follow(Says(text="The bread is ready."))
-    with serve(tmp_path, provider.url, files, scheduling=True) as ask_as, ask_as("alice") as client:
-        with sit_at_chat(tmp_path, find_environ(provider.url)) as terminal:
-            terminal.see("a new conversation")
-            terminal.wait_for_prompt()
-            asked = {"say": "Remind me of the bread.", "at": "in 1 second", "name": "bread", "to": "terminal:alice"}
-            assert client.post("/api/schedules", json=asked).status_code == 201
-            see_reminder(terminal)
+    with (
+        serve(tmp_path, provider.url, files, scheduling=True) as ask_as,
+        ask_as("alice") as client,
+        sit_at_chat(tmp_path, find_environ(provider.url)) as terminal,
+    ):
+        terminal.see("a new conversation")
+        terminal.wait_for_prompt()
+        asked = {"say": "Remind me of the bread.", "at": "in 1 second", "name": "bread", "to": "terminal:alice"}
+        assert client.post("/api/schedules", json=asked).status_code == 201
+        see_reminder(terminal)
 
 
 def test_an_open_chat_fires_what_is_due(tmp_path, provider, capsys, monkeypatch):
