@@ -19,6 +19,7 @@ from budget_house import (
 
 from foreword import BudgetError, InputError
 from foreword.cli import main
+from foreword.cli.serve import warn_of_files
 from foreword.testing import Called, Says, listen, make_workspace
 from foreword.turn import Turn
 
@@ -201,3 +202,13 @@ def test_doctor_and_explain_name_the_file(tmp_path: Path, capsys: pytest.Capture
     assert "turns in its situation fail" in capsys.readouterr().out
     assert main(["-w", str(tmp_path), "explain", "--situation", "group"]) == 2
     assert f"{PATH} is not UTF-8 in line 2" in capsys.readouterr().err
+
+
+def test_serve_warns_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`serve` warns at its start of an overlay that cannot be used, also of a situation nobody is in yet."""
+    workspace = make_workspace(tmp_path, describe("default"))
+    put_latin1(tmp_path / PATH)
+    warn_of_files(workspace)
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert warning.startswith(f"foreword: warning: {PATH} is not UTF-8 in line 2")
+    assert warning.endswith("turns in its situation fail until it is mended")
