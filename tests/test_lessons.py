@@ -280,7 +280,7 @@ def test_linked_overlay_is_contained(tmp_path: Path) -> None:
     reasons = {row.id: row.reason for row in assembly.rows()}
     assert all("leads out of its workspace" in reasons[name] for name in ("soul", "user", "memory"))
     config = CONFIG + "situations: {dm: {prompt_overlay: RULES.md}}\n"
-    with pytest.raises(InputError, match=r"RULES\.md leads out of its workspace"):  # without its rules no prompt is made
+    with pytest.raises(InputError, match=r"RULES\.md leads out of its workspace"):
         build(tmp_path / "home", {"foreword.yaml": config})
 
 
