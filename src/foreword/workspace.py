@@ -136,7 +136,10 @@ class Workspace:
         return assembly
 
     def preview(self) -> Iterator[Assembly]:
-        """Assemble the owner's prompt of each agent: every file that it names is read, and broken ones are found."""
+        """Assemble the owner's prompt of each agent: its files and all overlays are read, and broken ones are found."""
+        for situation in self.config.situations.values():
+            if situation.prompt_overlay:
+                self.files.read(situation.prompt_overlay)
         for name in self.config.agents:
             with suppress(ForewordError):  # a turn of this agent says what is wrong with its prompt
                 yield self.assemble(Turn(agent=name, user=self.config.owner, situation="dm"))

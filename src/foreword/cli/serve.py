@@ -98,8 +98,14 @@ def warn_of_models(config: "Config", environ: Mapping[str, str]) -> None:
 def warn_of_files(workspace: "Workspace") -> None:
     """Warn of files that cannot be used, each once; the log has the hints at files of an older layout."""
     from foreword.cli.turns import find_losses
+    from foreword.events.reloads import tell_instead
 
-    for reason in dict.fromkeys(reason for assembly in workspace.preview() for reason in find_losses(assembly)):
+    found = [find_losses(assembly) for assembly in workspace.preview()]
+    overlays = {situation.prompt_overlay for situation in workspace.config.situations.values()}
+    for path, trouble in sorted(workspace.files.losses.items()):
+        if path in overlays:
+            warn(f"{path} {trouble.reason}; {tell_instead(path, workspace.config)}")
+    for reason in dict.fromkeys(reason for reasons in found for reason in reasons):
         warn(reason)
 
 
