@@ -281,9 +281,9 @@ def test_explain_has_the_static_part_apart(tmp_path, capsys):
         tmp_path, {"foreword.yaml": "owner: alice\nusers: {alice: {trust: full}}\nagents: {reid: {blueprint: osa}}\n"}
     )
     assert main(["-w", str(tmp_path), "explain", "--model", "anthropic:claude-sonnet-5", "--message", "Run it."]) == 0
-    line = capsys.readouterr().out.splitlines()[-1]
+    line = " ".join(capsys.readouterr().out.split())
     system, limit, schemas, turn = re.search(
-        r"system ([\d,]+) of ([\d,]+) tokens \(tool schemas ([\d,]+)\) .*· turn ([\d,]+)", line
+        r"system ([\d,]+) of ([\d,]+) tokens \(tool schemas ([\d,]+)\) .* turn ([\d,]+) · window", line
     ).groups()
     assert limit == "121,904"
     assert int(system.replace(",", "")) > int(schemas.replace(",", "")) > int(turn.replace(",", "")) > 50
