@@ -25,6 +25,7 @@ users:
   alice: {trust: full, timezone: UTC, identities: ["telegram:1001"]}
   bob: {trust: familiar, identities: ["telegram:1002"]}
 rooms: {kitchen: {places: ["telegram:-5"], trigger: always}}
+situations: {group: {ceiling: familiar, prompt_overlay: ./prompts/group-rules.md}}
 schedule:
   - {name: digest, cron: "0 8 * * *", user: alice, say: "Write the digest.", to: "telegram:1001", delivery: DELIVERY}
 """
@@ -34,6 +35,7 @@ FILES = {
     "IDENTITY.md": "# Identity\nA lighthouse keeper.\n",
     "MEMORY.md": "The safe is behind the clock.\n",
     "memory/private/likes.md": "Alice likes rye bread.\n",
+    "prompts/group-rules.md": "Everybody reads this.\n",
 }
 DIGEST = "Write the digest."
 WISH = "Always answer in bullet points."
@@ -209,7 +211,7 @@ def test_background_of_nova(open_house, delivery):
 
 
 def test_group_of_coop(open_house):
-    """Coop: Alice, who is full, is familiar in a group: there she sees TOOLS.md and IDENTITY.md, not MEMORY.md."""
+    """Coop: Alice, who is full, is familiar in a group: TOOLS.md, IDENTITY.md and the overlay, not MEMORY.md."""
     with open_house("coop") as house:
         _, there = house.say_on_telegram("What do you know of the lamp?", chat=-5)
         _, alone = house.say_on_telegram("What do you know of the lamp?")
@@ -218,5 +220,7 @@ def test_group_of_coop(open_house):
     assert "lighthouse keeper" in there
     assert "MEMORY.md" not in there
     assert "behind the clock" not in there
+    assert "## Situation\nEverybody reads this." in there
+    assert "Everybody reads this." not in alone
     assert "MEMORY.md" in alone
     assert sorted(turn["metadata"]["effective"] for turn in turns) == ["familiar", "full"]
