@@ -1,5 +1,6 @@
 """Coop's configuration, file table, layers and event schema, as the document prints them."""
 
+import io
 import re
 import sqlite3
 from contextlib import closing
@@ -319,3 +320,21 @@ def test_what_does_not_fit_is_on_the_menu(tmp_path):
     text = workspace.call(assembly, "memory_get", {"path": "HEARTBEAT.md"}).text
     assert text == files["HEARTBEAT.md"].strip()
     assert assembly.terms.meter.count(text) == int(price)
+
+
+def test_the_remaining_budget_is_constant(tmp_path):
+    """The remaining budget on the menu depends on the model, and not on the length of the conversation."""
+    turns = [{}, {"message": "word " * 9_000}, {"model": "anthropic:claude-sonnet-4-20250514"}]
+    one, long, other = (
+        re.search(r"Remaining budget: ~(\d+)k tokens", build(tmp_path, "", **turn))[1] for turn in turns
+    )
+    assert one == long != other
+
+
+@pytest.mark.parametrize("provider", ["bedrock", "claude-code"])
+def test_providers_that_are_not_built_in(tmp_path, capsys, monkeypatch, provider):
+    """Bedrock and the Claude Code CLI are refused by name."""
+    make_workspace(tmp_path, TEXTS)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    assert main(["-w", str(tmp_path), "chat", "--model", f"{provider}:some-model", "Hello"]) == 2
+    assert f"unknown provider '{provider}'" in capsys.readouterr().err

@@ -139,10 +139,11 @@ def test_telegram(open_house):
     assert "You are responding via telegram." in told
 
 
+@pytest.mark.parametrize(("dialect", "heading"), [("spec010", "User Instructions"), ("coop", "Standing Instructions")])
 @pytest.mark.parametrize("way", ["web", "telegram"])
-def test_bullet_points(open_house, way):
-    """3 and 4: a wish is kept by update_instructions once the person says yes, and a new session reads it."""
-    with open_house() as house:
+def test_bullet_points(open_house, way, dialect, heading):
+    """3 and 4: a wish is stored by update_instructions once the person says yes, and a new session reads it."""
+    with open_house(dialect) as house:
         call = Called(name="update_instructions", arguments={"instructions": WISH})
         house.provider.follow(Says(calls=(call,)), Says(text="I will."), Says(text="Done."), Says(text="- Good."))
         reply, _ = house.say(way, "always respond in bullet points")
@@ -152,7 +153,7 @@ def test_bullet_points(open_house, way):
         _, told = house.say(way, "How are you today?")
         used = house.served.list_events(type="tool_call")
     assert "always respond in bullet points" not in told
-    assert f"## User Instructions\n{WISH}" in told
+    assert f"## {heading}\n{WISH}" in told
     assert {one["metadata"]["name"] for one in used} == {"update_instructions"}
 
 
