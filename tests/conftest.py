@@ -1,4 +1,4 @@
-"""Counts for property tests, a copy of the sample workspace, and a guard over `examples/`."""
+"""Counts for property tests, the server's time zone, a copy of the sample workspace, and a guard over `examples/`."""
 
 import os
 import shutil
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+os.environ["TZ"] = "UTC"  # the server's zone, whatever this machine's is
 SEEN = pytest.StashKey[dict[str, tuple[int, int]]]()
 
 # A generated workspace is large, and each example writes it to the disk.

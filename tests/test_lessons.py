@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword import Assembly, BudgetError, Git, Mode, Step, Task, Tool, Toolset, Trust, Turn
+from foreword import Assembly, BudgetError, Git, InputError, Mode, Step, Task, Tool, Toolset, Trust, Turn
 from foreword.shipped import read_blueprint
 from foreword.sources.builtin import read_builtin
 from foreword.testing import NOON, make_workspace, write_files
@@ -275,11 +275,13 @@ def test_linked_overlay_is_contained(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     for name in ("SOUL.md", "RULES.md", "USER.md", "MEMORY.md"):
         (tmp_path / "home" / name).symlink_to(tmp_path / "secret.md")
-    config = CONFIG + "situations: {dm: {prompt_overlay: RULES.md}}\n"
-    assembly = build(tmp_path / "home", {"foreword.yaml": config})
+    assembly = build(tmp_path / "home", {"foreword.yaml": CONFIG})
     assert "SECRET" not in assembly.prompt.text
     reasons = {row.id: row.reason for row in assembly.rows()}
-    assert all("leads out of its workspace" in reasons[name] for name in ("soul", "overlay", "user", "memory"))
+    assert all("leads out of its workspace" in reasons[name] for name in ("soul", "user", "memory"))
+    config = CONFIG + "situations: {dm: {prompt_overlay: RULES.md}}\n"
+    with pytest.raises(InputError, match=r"RULES\.md leads out of its workspace"):
+        build(tmp_path / "home", {"foreword.yaml": config})
 
 
 # Section 2: memory and trust

@@ -107,7 +107,7 @@ def test_errors() -> None:
     """Everything that is raised on purpose has one root, and what the caller can mend is an InputError."""
     from foreword import errors
 
-    mendable = {"WorkspaceError", "ConfigError", "UnknownName", "Forbidden", "PathRefused"}
+    mendable = {"WorkspaceError", "ConfigError", "UnknownName", "Forbidden", "PathRefused", "UnusableRules"}
     raised = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert raised == {"ForewordError", "InputError", "BudgetError", *mendable}
     assert all(issubclass(getattr(errors, name), errors.InputError) for name in mendable)

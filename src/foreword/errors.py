@@ -7,6 +7,7 @@ ForewordError
 │   ├── UnknownName         a blueprint, an agent, a slot, a level or a model name that does not exist
 │   ├── Forbidden           a rule forbids it, and trying again changes nothing
 │   │   └── PathRefused         a path that leaves the workspace
+│   ├── UnusableRules       a file with the rules of a situation exists and cannot be used
 │   ├── Unrecorded          a session of which the log tells the reader nothing (in events.known)
 │   └── TemplateFault       a template that cannot be used (in sources.pattern)
 └── BudgetError         the required slots do not fit; carries the arithmetic
@@ -71,6 +72,16 @@ class UnknownName(InputError):
         names = sorted(known)
         super().__init__(f"unknown {kind} {name!r}{suggest(name, names)}")
         self.kind, self.name, self.known = kind, name, tuple(names)
+
+
+class UnusableRules(InputError):
+    """A file with the rules of a situation exists and cannot be used, so there is no prompt."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}. It has rules of this situation, so no prompt is made without it: "
+            "mend the file, or take it out of prompt_overlay in foreword.yaml"
+        )
 
 
 class BudgetError(ForewordError):

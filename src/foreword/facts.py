@@ -153,7 +153,8 @@ def find_zone(environ: Mapping[str, str] = os.environ, link: str = "/etc/localti
     for name in (environ.get("TZ", "").lstrip(":"), linked):
         try:
             if name:
-                return ZoneInfo(name).key
+                key = ZoneInfo(name).key
+                return "UTC" if key == "Etc/UTC" else key
         except (KeyError, ValueError, OSError):
             continue
     return "UTC"

@@ -80,7 +80,7 @@ def write_files(folder: str | os.PathLike[str], files: Mapping[str, str]) -> Non
 
 
 def make_workspace(folder: str | os.PathLike[str], files: Mapping[str, str]) -> Workspace:
-    """Write a workspace and open it at a frozen time; without a foreword.yaml there is an owner called alice."""
+    """Write a workspace and open it at a frozen time in UTC; without a foreword.yaml there is an owner called alice."""
     config = "owner: alice\nusers: {alice: {trust: full}}\n"
     write_files(folder, {"foreword.yaml": config, **files})
-    return open_workspace(os.fspath(folder), FrozenClock())
+    return open_workspace(os.fspath(folder), FrozenClock(), zone="UTC")

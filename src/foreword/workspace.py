@@ -15,6 +15,7 @@ from foreword.blueprint import load as load_blueprint
 from foreword.blueprint.installed import find_hooks
 from foreword.config import Config, load
 from foreword.errors import ConfigError, Fault, ForewordError, InputError, UnknownName, WorkspaceError
+from foreword.facts import find_zone
 from foreword.ledger import NOTHING_FROZEN, Ledger
 from foreword.memo import Memo
 from foreword.memory import Memory
@@ -64,23 +65,28 @@ TINY_WINDOW = 8_000  # tokens; below this the schemas of tools leave no room eit
 FRESH_COUNTS = 32  # new token counts that are worth a write
 
 
-def open_workspace(path: str = ".", clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> "Workspace":
-    """Open the workspace in a folder; its configuration is read and checked at once."""
+def open_workspace(
+    path: str = ".", clock: Callable[[], datetime] = lambda: datetime.now(UTC), zone: str = ""
+) -> "Workspace":
+    """Open the workspace in a folder; its configuration is read and checked at once.
+
+    `zone` is the server's time zone, where the configuration names none; if left out, the machine's.
+    """
     if os.path.isfile(path):
         raise WorkspaceError(f"{path} is a file; name the folder that has a {CONFIG}")
     if not os.path.isdir(path):
         raise WorkspaceError(f"{path} is no folder; make a workspace with: foreword init {path}")
-    return Workspace(path, clock)
+    return Workspace(path, clock, zone or find_zone())
 
 
 class Workspace:
     """Assembles turns over one folder; edits are seen within a second, and a broken one changes nothing."""
 
-    def __init__(self, path: str, clock: Callable[[], datetime]) -> None:
+    def __init__(self, path: str, clock: Callable[[], datetime], zone: str = "UTC") -> None:
         self.files = Files(path)
         self.faults: dict[str, InputError] = {}
         """What is wrong with edits that are not in force, by their files; what was there before is used instead."""
-        self._clock = clock
+        self._clock, self._zone = clock, zone
         self._settled = Settled(self.files)
         self._reloading, self._making = RLock(), Lock()
         self.state = os.path.join(self.files.root, STATE)
@@ -130,7 +136,10 @@ class Workspace:
         return assembly
 
     def preview(self) -> Iterator[Assembly]:
-        """Assemble the owner's prompt of each agent: every file that it names is read, and broken ones are found."""
+        """Assemble the owner's prompt of each agent: its files and all overlays are read, and broken ones are found."""
+        for situation in self.config.situations.values():
+            if situation.prompt_overlay:
+                self.files.read(situation.prompt_overlay)
         for name in self.config.agents:
             with suppress(ForewordError):  # a turn of this agent says what is wrong with its prompt
                 yield self.assemble(Turn(agent=name, user=self.config.owner, situation="dm"))
@@ -321,7 +330,8 @@ class Workspace:
         self.close()
 
     def _load(self, text: str) -> Config:
-        return load(text, blueprints=self.blueprint_names(), list_caches=list_rules)
+        config = load(text, blueprints=self.blueprint_names(), list_caches=list_rules)
+        return replace(config, host=replace(config.host, timezone=config.host.timezone or self._zone))
 
     def _lay_ground(self, config: Config, text: str) -> Ground:
         meters: dict[str, Meter] = {}

@@ -1,12 +1,16 @@
-"""Coop's configuration, file table and event schema, as the document prints them."""
+"""Coop's configuration, file table, layers and event schema, as the document prints them."""
 
+import io
+import re
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from foreword import Turn
+from foreword import Assembly, Extension, InputError, Turn
+from foreword.cli import main
 from foreword.store.open import open_events
 from foreword.testing import NOON, make_workspace
 
@@ -37,7 +41,15 @@ situations:
     ceiling: full
     prompt_overlay: ./prompts/heartbeat-rules.md
 """
+LOOP = """\
+{% for extension in extensions %}
+## {{ extension.name }}
+{{ extension.instructions }}
+{% endfor %}
+"""
 TEXTS = {
+    "SOUL.md": "Dry and kind.\n",
+    "AGENTS.md": "Answer in one line.\n",
     "MEMORY.md": "# Long-term memory\n\nAlice keeps bees.\n",
     "TOOLS.md": "The printer is called Gutenberg.\n",
     "IDENTITY.md": "A patient heron.\n",
@@ -46,6 +58,12 @@ TEXTS = {
     "USER.md": "Alice likes rye.\n",
     "users/ian/USER.md": "Ian likes oats.\n",
     "users/bob/USER.md": "Bob likes barley.\n",
+    "users/bob/NOTES.md": "Bob has the spare key.\n",
+}
+FACTS = ("her aunt", "the dentist", "the plumber")
+MEMORIES = {
+    **{f"memory/social/{name}.md": f"Carol likes {fact}.\n" for name, fact in zip("ABC", FACTS, strict=True)},
+    "memory/private/DIARY.md": "Carol owes us money.\n",
 }
 COLUMNS = [
     ("id", "INTEGER", True),
@@ -78,9 +96,10 @@ def schema(tmp_path_factory):
     opened = open_events(str(folder))
     opened.connection.close()
     with closing(sqlite3.connect(folder / "events.sqlite")) as connection:
-        columns = {row[1]: (row[2], bool(row[3])) for row in connection.execute("PRAGMA table_info(events)")}
+        rows = connection.execute("PRAGMA table_info(events)").fetchall()
         indexes = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index'"))
-    return columns, indexes
+    columns = {name: (kind, bool(required)) for _, name, kind, required, *_ in rows}
+    return columns, indexes, [row[1] for row in rows if row[5]]
 
 
 @pytest.mark.parametrize(("name", "kind", "required"), COLUMNS, ids=[column[0] for column in COLUMNS])
@@ -89,27 +108,38 @@ def test_event_column(schema, name, kind, required):
     assert schema[0][name] == (kind, required)
 
 
+def test_event_key(schema):
+    """The primary key of the events table is `id`."""
+    assert schema[2] == ["id"]
+
+
 @pytest.mark.parametrize("name", INDEXES)
 def test_event_index(schema, name):
     """The events table has the three indexes of the document."""
-    assert INDEXES[name] in " ".join(schema[1][name].split())
+    assert " ".join(schema[1][name].split()).endswith(f"ON events {INDEXES[name]}")
 
 
-def build(folder: Path, block: str, **facts: str) -> str:
+def assemble(folder: Path, block: str = "", files: dict[str, str] = TEXTS, **facts: object) -> Assembly:
+    """Assemble a coop turn in a workspace with the document's block in its configuration."""
+    rules = {"group": "Keep it short here.\n", "heartbeat": "Say nothing unless it matters.\n"}
+    overlays = {f"prompts/{name}-rules.md": text for name, text in rules.items()}
+    known = {"user": "alice", "situation": "dm", "blueprint": "coop", "model": "anthropic:claude-sonnet-5", "now": NOON}
+    workspace = make_workspace(folder, {"foreword.yaml": PEOPLE + block, **overlays, **files})
+    return workspace.assemble(Turn(**known | facts))
+
+
+def build(folder: Path, block: str, **facts: object) -> str:
     """Assemble a coop prompt in a workspace with the document's block in its configuration."""
-    files = {"foreword.yaml": PEOPLE + block, **TEXTS, "prompts/group-rules.md": "Keep it short here.\n"}
-    files["prompts/heartbeat-rules.md"] = "Say nothing unless it matters.\n"
-    turn = Turn(blueprint="coop", model="anthropic:claude-sonnet-5", now=NOON, **facts)
-    return make_workspace(folder, files).assemble(turn).prompt.text
+    return assemble(folder, block, **facts).prompt.text
 
 
 @pytest.mark.parametrize("block", [FILES_BLOCK, ""], ids=["listed", "by name"])
 @pytest.mark.parametrize(
     ("user", "seen"),
     [
-        ("alice", {"MEMORY.md (", "printer", "heron", "rye"}),
-        ("ian", {"printer", "heron", "oats"}),
-        ("bob", {"printer", "heron"}),
+        ("alice", {"Dry", "one line", "MEMORY.md (", "printer", "heron", "rye", "greenhouse"}),
+        ("ian", {"Dry", "one line", "printer", "heron", "oats"}),
+        ("bob", {"Dry", "one line", "printer", "heron"}),
         ("eve", set()),
         ("nobody", set()),
     ],
@@ -117,7 +147,7 @@ def build(folder: Path, block: str, **facts: str) -> str:
 def test_files_need_their_trust(tmp_path, block, user, seen):
     """The document's `prompt.files` is taken as it is printed, and each person sees what the table allows."""
     text = build(tmp_path, block, user=user, situation="dm")
-    every = {"MEMORY.md (", "printer", "heron", "rye", "oats", "barley", "bees"}
+    every = {"Dry", "one line", "MEMORY.md (", "printer", "heron", "rye", "oats", "barley", "bees", "greenhouse"}
     assert {word for word in every if word in text} == seen
 
 
@@ -145,3 +175,166 @@ def test_heartbeat_file(tmp_path, situation):
     """HEARTBEAT.md needs full trust."""
     text = build(tmp_path, SITUATIONS_BLOCK, user="alice", situation=situation)
     assert ("greenhouse" in text) is (situation != "group")
+
+
+@pytest.mark.parametrize(("user", "seen"), [("alice", {"printer"}), ("ian", {"printer"}), ("bob", {"spare key"})])
+def test_the_listed_trust_counts(tmp_path, user, seen):
+    """A trust in `prompt.files` replaces the one of the table, and `per_user` reads from the person's own folder."""
+    listed = [{"path": "TOOLS.md", "trust": "inner"}, {"path": "NOTES.md", "trust": "familiar", "per_user": True}]
+    text = build(tmp_path, f"prompt: {{files: {listed}}}\n".replace("True", "true"), user=user)
+    assert {words for words in ("printer", "spare key") if words in text} == seen
+
+
+@pytest.mark.parametrize(
+    "files", [{}, dict.fromkeys(("TOOLS.md", "AGENTS.md", "USER.md"), " \n")], ids=["none", "blank"]
+)
+def test_missing_files(tmp_path, files):
+    """Soul and conduct have defaults; any other missing or blank file leaves no mark."""
+    assembly = assemble(tmp_path, files=files)
+    assert re.findall(r"^## (\S+\.md)$", assembly.prompt.text, re.MULTILINE) == ["SOUL.md", "AGENTS.md"]
+    assert "MISSING" not in assembly.prompt.text
+    assert {row.id: row.reason for row in assembly.rows()}["soul"] == "built-in soul"
+
+
+def test_layers(tmp_path):
+    """The layers are in the document's order with runtime last; all but runtime are cached."""
+    extension = Extension(name="boxy", instructions="Open gently.")
+    files = {**TEXTS, **MEMORIES}
+    assembly = assemble(tmp_path, SITUATIONS_BLOCK, files, situation="system", channel="web", extensions=(extension,))
+    rows = {row.id: row for row in assembly.rows()}
+    order = [span.id for span in assembly.prompt.spans if span.id]
+    assert order == [
+        "soul", "agents", "user", "identity", "tools", "heartbeat", "tool-list", "extensions:boxy", "channel",
+        "overlay", "menu", "runtime",
+    ]  # fmt: skip
+    assert [str(rows[name].pace) for name in order] == ["static"] * 2 + ["session"] * 9 + ["turn"]
+    assert [rows[name].cached for name in order] == [True] * 11 + [False]
+    text = assembly.prompt.text
+    assert "## Extensions\n### boxy\nOpen gently." in text
+    assert text.endswith(
+        "## Runtime\nDate: Sunday, 2026-11-15 12:00 (UTC)\nModel: anthropic:claude-sonnet-5\nChannel: web"
+    )
+
+
+def test_only_the_date_moves(tmp_path):
+    """Two prompts a day apart differ in one line, the date."""
+    one, other = (build(tmp_path, "", now=NOON + timedelta(days=days)).splitlines() for days in (0, 1))
+    assert [pair for pair in zip(one, other, strict=True) if len(set(pair)) > 1] == [
+        ("Date: Sunday, 2026-11-15 12:00 (UTC)", "Date: Monday, 2026-11-16 12:00 (UTC)")
+    ]
+
+
+def test_loop_over_extensions(tmp_path):
+    """The document's template, in a file that is declared as one, has the name and instructions of each extension."""
+    block = "prompt: {files: [{path: EXT.md, trust: familiar, template: true}]}\n"
+    some = tuple(Extension(name=name, instructions=f"Mind {name}.") for name in ("boxy", "zed"))
+    text = build(tmp_path, block, files={"EXT.md": LOOP}, extensions=some)
+    assert re.search(r"\n## boxy\nMind boxy\.\n+## zed\nMind zed\.\n", text)
+
+
+@pytest.mark.parametrize(("room", "seen"), [("kitchen", ["seven"]), ("den", ["nine"]), ("", [])])
+def test_rooms_are_apart(tmp_path, room, seen):
+    """A room has the files of its folder, and none of another room."""
+    rooms = "rooms: {kitchen: {situation: group}, den: {situation: group}}\n"
+    files = {"groups/kitchen/AGENTS.md": "Dinner at seven.\n", "groups/den/AGENTS.md": "Dinner at nine.\n"}
+    text = build(tmp_path, rooms, files=files, room=room, situation="group" if room else "dm")
+    assert [word for word in ("seven", "nine") if f"Dinner at {word}" in text] == seen
+
+
+def test_a_missing_overlay(tmp_path, capsys):
+    """An overlay that does not exist has no section, and `lint` claims no text in its place."""
+    block = SITUATIONS_BLOCK.replace("group-rules", "lost")
+    assert "## Situation" in build(tmp_path, SITUATIONS_BLOCK, situation="group")
+    assert "## Situation" not in build(tmp_path, block, situation="group")
+    main(["-w", str(tmp_path), "lint"])
+    printed = capsys.readouterr().out
+    assert "the overlay prompts/lost.md of situation group does not exist" in printed
+    assert "built-in" not in printed
+
+
+@pytest.mark.parametrize("fault", ["users: {alice: {trust: best}}", "situations: {group: {ceiling: best}}"])
+def test_a_wrong_level_is_refused(tmp_path, capsys, fault):
+    """A level that does not exist ends with 2, and the four that do are named with the line."""
+    make_workspace(tmp_path, {})
+    (tmp_path / "foreword.yaml").write_text(f"owner: alice\n{fault}\n")
+    assert main(["-w", str(tmp_path), "build", "--blueprint", "coop"]) == 2
+    assert re.search(r"foreword\.yaml:2: .*public, familiar, inner(,| or) full.*best", capsys.readouterr().err)
+
+
+def test_the_model_of_the_document(tmp_path, capsys):
+    """The document's model is known by its name: its window and its price."""
+    make_workspace(tmp_path, TEXTS)
+    command = ["-w", str(tmp_path), "explain", "--blueprint", "coop", "--model", "anthropic:claude-sonnet-4-20250514"]
+    assert main(command) == 0
+    assert re.search(r" window 200,000 · .* · \$0\.\d+ warm, \$0\.\d+ cold\n", capsys.readouterr().out)
+
+
+def test_every_result_has_its_price(tmp_path):
+    """Each result of a search has the tokens that it costs."""
+    workspace = make_workspace(tmp_path, {"foreword.yaml": PEOPLE, **MEMORIES})
+    assembly = workspace.assemble(Turn(user="bob", situation="dm", blueprint="coop"))
+    text = workspace.call(assembly, "memory_search", {"query": "What does Carol like?"}).text
+    heads = re.findall(r"^\d+\. (social/\w\.md), line 1 \((\d+) tok\)", text, re.MULTILINE)
+    assert sorted(path for path, _ in heads) == ["social/A.md", "social/B.md", "social/C.md"]
+    for path, price in heads:
+        body = (tmp_path / "memory" / path).read_text().strip()
+        assert int(price) == assembly.terms.meter.count(body)
+
+
+@pytest.mark.parametrize("path", ["private/DIARY.md", "private/NOTHING.md", "MEMORY.md"])
+def test_memory_above_the_trust_is_not_read(tmp_path, path):
+    """`memory_get` of a file above the trust is refused as one that does not exist."""
+    workspace = make_workspace(tmp_path, {"foreword.yaml": PEOPLE, **TEXTS, **MEMORIES})
+    assembly = workspace.assemble(Turn(user="bob", situation="dm", blueprint="coop"))
+    with pytest.raises(InputError, match=f"^there is no '{path}' here$"):
+        workspace.call(assembly, "memory_get", {"path": path})
+
+
+def test_a_cut_file_is_read_to_its_end(tmp_path):
+    """The marker of a truncated file names a call that gives exactly the lines that are missing."""
+    rules = [f"Rule {number}: ask before you buy." for number in range(1, 5_001)]
+    files = {"foreword.yaml": PEOPLE, "AGENTS.md": "\n".join(rules)}
+    workspace = make_workspace(tmp_path, files)
+    assembly = workspace.assemble(Turn(user="alice", situation="dm", blueprint="coop", model="openai:gpt-5"))
+    kept, total, first = re.search(
+        r'\[truncated at ([\d,]+)/([\d,]+) tokens — use memory_get\("AGENTS\.md", from=(\d+)\) for remainder\]',
+        assembly.prompt.text,
+    ).groups()
+    count, first = assembly.terms.meter.count, int(first)
+    assert (f"{count(chr(10).join(rules[: first - 1])):,}", f"{count(files['AGENTS.md']):,}") == (kept, total)
+    assert rules[first - 2] in assembly.prompt.text
+    assert rules[first - 1] not in assembly.prompt.text
+    answer = workspace.call(assembly, "memory_get", {"path": "AGENTS.md", "from": first, "lines": 3})
+    assert answer.text.split("\n") == rules[first - 1 : first + 2]
+
+
+def test_what_does_not_fit_is_on_the_menu(tmp_path):
+    """A file that finds no room is on the menu with its price, and `memory_get` gives it whole."""
+    files = {"AGENTS.md": "Ask first.\n" * 4_000, "TOOLS.md": "Mind the crane.\n" * 400, "HEARTBEAT.md": "Beat.\n" * 30}
+    config = PEOPLE + 'models: {"anthropic:claude-sonnet-5": {window: 20000}}\n'
+    workspace = make_workspace(tmp_path, {"foreword.yaml": config, **files})
+    turn = Turn(user="alice", situation="dm", blueprint="coop", model="anthropic:claude-sonnet-5")
+    assembly = workspace.assemble(turn)
+    assert "## HEARTBEAT.md" not in assembly.prompt.text
+    (price,) = re.findall(r"^- HEARTBEAT\.md \((\d+) tok\) — Beat$", assembly.prompt.text, re.MULTILINE)
+    text = workspace.call(assembly, "memory_get", {"path": "HEARTBEAT.md"}).text
+    assert text == files["HEARTBEAT.md"].strip()
+    assert assembly.terms.meter.count(text) == int(price)
+
+
+def test_the_remaining_budget_is_constant(tmp_path):
+    """The remaining budget on the menu depends on the model, and not on the length of the conversation."""
+    turns = [{}, {"message": "word " * 9_000}, {"model": "anthropic:claude-sonnet-4-20250514"}]
+    one, long, other = (
+        re.search(r"Remaining budget: ~(\d+)k tokens", build(tmp_path, "", **turn))[1] for turn in turns
+    )
+    assert one == long != other
+
+
+@pytest.mark.parametrize("provider", ["bedrock", "claude-code"])
+def test_providers_that_are_not_built_in(tmp_path, capsys, monkeypatch, provider):
+    """Bedrock and the Claude Code CLI are refused by name."""
+    make_workspace(tmp_path, TEXTS)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    assert main(["-w", str(tmp_path), "chat", "--model", f"{provider}:some-model", "Hello"]) == 2
+    assert f"unknown provider '{provider}'" in capsys.readouterr().err

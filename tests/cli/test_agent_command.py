@@ -116,4 +116,5 @@ def test_import(say, folder):
         "inactive": 0,
         "agent_names": ["reid"],
         "user_names": ["alice"],
+        "notes": 0,
     }

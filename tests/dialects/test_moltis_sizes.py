@@ -1,4 +1,4 @@
-"""Claims about the size of a `moltis` prompt: the table of its document, within a tolerance."""
+"""Claims about the size of a `moltis` prompt: the table of its document."""
 
 from pathlib import Path
 
@@ -27,40 +27,47 @@ def list_skills(count: int) -> dict[str, str]:
     }
 
 
-# characters and tokens of the document's table, then what the configuration holds
+# least and most characters and tokens, then what the configuration holds; around a single figure there is a tenth, and
+# below the second one what the dialect's page says
 TABLE = [
-    pytest.param(200, 50, {}, {"mode": Mode.NONE, "tools": None}, id="minimal"),
-    pytest.param(2_000, 500, {"IDENTITY.md": IDENTITY}, {}, id="soul, identity and guidelines"),
+    pytest.param((180, 220), (45, 55), {}, {"mode": Mode.NONE, "tools": None}, id="minimal"),
+    pytest.param((1_600, 2_000), (380, 500), {"IDENTITY.md": IDENTITY}, {}, id="soul, identity and guidelines"),
     pytest.param(
-        5_000,
-        1_250,
+        (4_500, 5_500),
+        (1_125, 1_375),
         {"IDENTITY.md": IDENTITY, "work/CLAUDE.md": RULE * 10},
         {"tools": equip(8), "project": "work", "host": HOST, "sandbox": SANDBOX},
         id="typical with tools",
     ),
     pytest.param(
-        8_500,
-        2_125,
+        (7_000, 10_000),
+        (1_750, 2_500),
         {"IDENTITY.md": IDENTITY, "work/CLAUDE.md": RULE * 24, "AGENTS.md": RULE * 6, **list_skills(10)},
         {"tools": equip(14), "project": "work", "host": HOST, "sandbox": SANDBOX},
         id="full",
     ),
     pytest.param(
-        13_500,
-        3_375,
+        (12_000, 15_000),
+        (3_000, 3_750),
         {"IDENTITY.md": IDENTITY, "work/CLAUDE.md": RULE * 40, "AGENTS.md": RULE * 12, **list_skills(12)},
-        {"tools": equip(40), "project": "work", "host": HOST, "sandbox": SANDBOX},
+        {"tools": equip(36), "project": "work", "host": HOST, "sandbox": SANDBOX},
         id="large",
     ),
 ]
 
 
 @pytest.mark.parametrize(("characters", "tokens", "files", "facts"), TABLE)
-def test_size(tmp_path: Path, characters: int, tokens: int, files: dict[str, str], facts: dict[str, object]) -> None:
+def test_size(
+    tmp_path: Path,
+    characters: tuple[int, int],
+    tokens: tuple[int, int],
+    files: dict[str, str],
+    facts: dict[str, object],
+) -> None:
     """A prompt is as long as the document's table says, in characters and in tokens."""
     prompt = say(tmp_path, files, **facts).prompt
-    assert prompt.tokens == pytest.approx(tokens, rel=TOLERANCE)
-    assert len(prompt.text) == pytest.approx(characters, rel=TOLERANCE)
+    assert characters[0] <= len(prompt.text) <= characters[1]
+    assert tokens[0] <= prompt.tokens <= tokens[1]
 
 
 def test_soul_size(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Claims about the document of `osa`: which one is used, what is filled in, how often, and how it is cached."""
 
 import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,29 @@ def test_legacy_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     assert [record.message for record in caplog.records if "legacy" in record.message] == [
         "a legacy IDENTITY.md or SOUL.md is used; consider moving it into SYSTEM.md"
     ]
+
+
+def test_threads_log_legacy_once(tmp_path: Path) -> None:
+    """Two threads that assemble at the same time log the hint once, also when the log is slow."""
+    log_once.cache_clear()
+    messages: list[str] = []
+
+    class Slow(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            time.sleep(0.2)
+            messages.append(record.getMessage())
+
+    logger, handler = logging.getLogger("foreword"), Slow(logging.INFO)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda name: say(tmp_path / name, LEGACY), ("one", "two")))
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert len([message for message in messages if "legacy" in message]) == 1
 
 
 def test_unused_legacy_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

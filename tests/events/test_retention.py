@@ -5,6 +5,7 @@ import json
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -96,6 +97,17 @@ def test_in_the_background(tmp_path):
         assert count(connection) == 200
         assert connection.execute(summed).fetchall() == [(200,)]
         connection.close()
+
+
+def test_while_nothing_is_recorded(tmp_path):
+    """A log in which nothing more is recorded prunes as well, once an hour unless it is told otherwise."""
+    now = [NOW]
+    with EventLog(str(tmp_path), clock=lambda: now[0], bounds=Bounds(days=30, prune=0.05)) as log:
+        log.record(tell(0))
+        log.flush()
+        now[0] = NOW + timedelta(days=31)
+        with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+            wait(lambda: count(connection) == 0)
 
 
 def test_lines(connection):

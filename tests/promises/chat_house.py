@@ -3,10 +3,12 @@
 import asyncio
 import io
 import os
+import sys
 import threading
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 import httpx2
 
@@ -22,6 +24,9 @@ from foreword.gateway.working import Patience
 from foreword.runtime.retrying import Retrying
 from foreword.testing import make_workspace
 from waiting import until
+
+sys.path.append(str(Path(__file__).parent.parent / "cli" / "chat"))
+from chat_terminal import sit_down
 
 CONFIG = """\
 owner: alice
@@ -88,6 +93,12 @@ def make_shell(capsys, monkeypatch, folder, url="http://127.0.0.1:9"):
         return Answer(code, captured.out, captured.err)
 
     return run
+
+
+def sit_at_chat(folder, environ, *words):
+    """Open a chat at a terminal of its own; the environment has no key and no address but the given ones."""
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
+    return sit_down(["chat", *words], {**kept, "HOME": str(folder), **environ}, folder)
 
 
 class Messenger:

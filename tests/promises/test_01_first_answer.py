@@ -6,8 +6,8 @@ import re
 
 import pytest
 from bench.first_answer import QUESTIONS
-from chat_house import make_shell
-from small_model import LLAMA_CPP, LM_STUDIO, OLLAMA, copy_sample, forget_keys, serve_json
+from chat_house import make_shell, sit_at_chat
+from small_model import LLAMA_CPP, LM_STUDIO, NOBODY, OLLAMA, copy_sample, forget_keys, serve_json
 
 import foreword
 from foreword import Trust, Turn
@@ -107,12 +107,42 @@ def test_chat_shows_the_quotes(tmp_path, capsys, monkeypatch):
     assert "> Every year: 2 June: Noé's birthday.\n  CALENDAR.md, line 19\n" in answer.err
 
 
+def test_json_has_the_quotes(tmp_path, capsys, monkeypatch):
+    """`chat --json` has the passages that a person is shown, each with its file, its line and its text."""
+    forget_keys(monkeypatch)
+    with listen(Says(text="In June.")) as provider:
+        folder = copy_sample(tmp_path / "ws", "mine:small", "mode: brief", provider.url)
+        answer = make_shell(capsys, monkeypatch, folder)("chat", "--json", BIRTHDAY)
+    reply = json.loads(answer.out)
+    quoted = {(one["file"], one["line"]): (one["heading"], one["text"], one["origin"]) for one in reply["passages"]}
+    assert quoted["CALENDAR.md", 19] == ("Every year", "- 2 June: Noé's birthday.", "")
+    assert reply["text"] == "In June."
+    assert "CALENDAR.md" not in answer.err
+
+
+def test_the_terminal_draws_the_quotes(tmp_path):
+    """At a terminal the quotes are drawn above the answer, each with its file and line below it."""
+    with listen(Says(text="In **June**.")) as provider:
+        folder = copy_sample(tmp_path / "ws", "mine:small", "mode: brief", provider.url)
+        with sit_at_chat(folder, {}) as terminal:
+            terminal.send(BIRTHDAY)
+            terminal.see("In June.")
+            terminal.wait_for_prompt()
+    lines = [line.strip() for line in terminal.screen.text.splitlines()]
+    at = lines.index("> Every year: 2 June: Noé's birthday.")
+    assert lines[at + 1] == "CALENDAR.md, line 19"
+    assert lines.count("> Every year: 2 June: Noé's birthday.") == 1
+    assert at < lines.index("In June.")
+
+
 def test_larger_models_get_no_quotes(tmp_path, capsys, monkeypatch):
     """A model with a full prompt is not accompanied by quotes."""
-    with listen(Says(text="In June.")) as provider:
+    with listen(Says(text="In June."), Says(text="In June.")) as provider:
         folder = copy_sample(tmp_path / "ws", "mine:large", "window: 128000", provider.url)
-        answer = make_shell(capsys, monkeypatch, folder)("chat", BIRTHDAY)
+        shell = make_shell(capsys, monkeypatch, folder)
+        answer, values = shell("chat", BIRTHDAY), shell("chat", "--json", BIRTHDAY)
     assert (answer.out, answer.err) == ("In June.\n", "")
+    assert json.loads(values.out)["passages"] == []
 
 
 @pytest.mark.parametrize(("facts", "most"), [("mode: brief, answer: 77", 77), ("mode: brief, answer: 300", 300)])
@@ -185,6 +215,24 @@ def test_honest_line(tmp_path, capsys, monkeypatch):
     assert "--model ollama:llama3.2:3b (Ollama runs on this machine)" in first
     assert "--model lmstudio:gemma-3-4b (LM Studio runs on this machine)" in first
     assert "--model llamacpp:mistral.gguf (llama.cpp runs on this machine)" in first
+
+
+def test_a_terminal_is_greeted_with_the_honest_line(tmp_path):
+    """The first line of a chat at a terminal says that a 135M model answers, and offers a local server by name."""
+    pytest.importorskip("xllamacpp")
+    folder = copy_sample(tmp_path / "ws")
+    weigh_nothing(tmp_path / "nothing")
+    with serve_json(OLLAMA) as ollama:
+        environ = {"FOREWORD_CACHE": str(tmp_path / "nothing"), "OLLAMA_BASE_URL": ollama}
+        with sit_at_chat(folder, {**environ, "LMSTUDIO_BASE_URL": NOBODY, "LLAMACPP_BASE_URL": NOBODY}) as terminal:
+            terminal.see("a new conversation; /help lists")
+            terminal.wait_for_prompt()
+    first, _, rest = "".join(terminal.screen.lines).partition("reid · local:smollm2 · clearance full")
+    assert first == (
+        "no key is set for anthropic, so a 135M model answers: trust the quotes from your files more than its words. "
+        "For a real one: set ANTHROPIC_API_KEY, or type /model ollama:llama3.2:3b (Ollama runs on this machine)"
+    )
+    assert "135M" not in rest
 
 
 def weigh_nothing(folder):

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+import re
 import threading
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from chat_house import CONFIG, FILES, make_shell, open_house, serve
+from chat_house import CONFIG, FILES, find_environ, make_shell, open_house, serve, sit_at_chat
 
 from foreword.cli import main
 from foreword.errors import InputError
@@ -156,3 +157,59 @@ def test_a_reminder_arrives_on_an_open_stream(tmp_path, provider):
         wait(lambda: heard)
     assert (heard[0]["label"], heard[0]["text"]) == ("scheduled: bread", "The bread is ready.")
     assert others == []
+
+
+LABEL = re.compile(r"\[scheduled: bread, \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]\n+The bread is ready\.")
+SOON = ("schedule", "add", "--at", "in 1 second", "--name", "bread", "--say", "Remind me of the bread.")
+
+
+def see_reminder(terminal):
+    """Wait until a chat shows the reminder under its label, and check that it shows it once."""
+    terminal.wait(lambda: LABEL.search(terminal.screen.text), "the reminder")
+    terminal.send("Thanks.")
+    terminal.see("Yes.")
+    assert len(LABEL.findall(terminal.screen.text)) == 1
+
+
+def test_an_open_chat_shows_a_reminder_of_the_gateway(tmp_path, provider):
+    """A reminder that `serve` fires appears at the prompt of an open chat as it comes, labelled."""
+    # With a bot in the configuration a chat fires nothing itself.
+    files = {**FILES, "foreword.yaml": f"{CONFIG}telegram: {{}}\n"}
+    provider.follow(Says(text="The bread is ready."))
+    with (
+        serve(tmp_path, provider.url, files, scheduling=True) as ask_as,
+        ask_as("alice") as client,
+        sit_at_chat(tmp_path, find_environ(provider.url)) as terminal,
+    ):
+        terminal.see("a new conversation")
+        terminal.wait_for_prompt()
+        asked = {"say": "Remind me of the bread.", "at": "in 1 second", "name": "bread", "to": "terminal:alice"}
+        assert client.post("/api/schedules", json=asked).status_code == 201
+        see_reminder(terminal)
+
+
+def test_an_open_chat_fires_what_is_due(tmp_path, provider, capsys, monkeypatch):
+    """An open chat without a gateway fires a due schedule by itself and shows its reply, labelled."""
+    provider.follow(Says(text="The bread is ready."))
+    write_files(tmp_path, FILES)
+    with sit_at_chat(tmp_path, find_environ(provider.url)) as terminal:
+        terminal.see("a new conversation")
+        terminal.wait_for_prompt()
+        assert make_shell(capsys, monkeypatch, tmp_path)(*SOON).code == 0
+        see_reminder(terminal)
+    assert "The bread is ready." in provider.requests[-1].raw.decode()
+
+
+def test_a_run_below_the_person_reaches_their_open_chat(tmp_path, provider, capsys, monkeypatch):
+    """A run that may see less than its person is shown in their own chat all the same, and is part of it."""
+    situations = "situations: {dm: {ceiling: full}, group: {ceiling: familiar}, system: {ceiling: familiar}}\n"
+    provider.follow(Says(text="The bread is ready."))
+    write_files(tmp_path, {**FILES, "foreword.yaml": CONFIG + situations})
+    with sit_at_chat(tmp_path, find_environ(provider.url)) as terminal:
+        terminal.see("clearance full")
+        terminal.wait_for_prompt()
+        assert make_shell(capsys, monkeypatch, tmp_path)(*SOON).code == 0
+        see_reminder(terminal)
+    run, answer = (request.raw.decode() for request in provider.requests)
+    assert "2019" not in run  # the run itself has not seen what is private
+    assert "The bread is ready." in answer

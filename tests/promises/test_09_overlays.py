@@ -1,17 +1,31 @@
 """Item 9: the overlay of a situation and the guidance of a channel are whole in every prompt, or there is none."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
-from budget_house import BLUEPRINTS, assemble, describe, find_verdicts, open_clockwork, open_house, read_system, say
+from budget_house import (
+    BLUEPRINTS,
+    assemble,
+    describe,
+    find_verdicts,
+    open_clockwork,
+    open_house,
+    read_log,
+    read_system,
+    say,
+)
 
-from foreword import BudgetError
+from foreword import BudgetError, InputError
+from foreword.cli import main
+from foreword.cli.serve import warn_of_files
 from foreword.testing import Called, Says, listen, make_workspace
 from foreword.turn import Turn
 
 GROUP = {"situation": "group", "channel": "telegram"}
 OVERLAY, CHANNEL = "Speak to all of them.", "Two lines at most."
+PATH = "prompts/group.md"
 BEAT = "schedule: [{name: beat, heartbeat: 30m, user: alice}]\n"
 
 
@@ -74,3 +88,127 @@ def test_a_subagent_has_the_rules(tmp_path: Path) -> None:
         helper = read_system(stand_in.requests[1].body)
     assert OVERLAY in helper
     assert CHANNEL in helper
+
+
+def put_directory(file: Path) -> None:
+    """Put a directory in the place of a file."""
+    file.unlink()
+    file.mkdir()
+
+
+def put_foreign_link(file: Path) -> None:
+    """Put a link that leads out of the workspace in the place of a file."""
+    file.unlink()
+    file.symlink_to("/etc/hostname")
+
+
+def put_latin1(file: Path) -> None:
+    """Save a file in another encoding than UTF-8."""
+    file.write_bytes("Speak to all of them.\nPlease: caf\u00e9.\n".encode("latin-1"))
+
+
+BREAKS = {
+    "is a directory": put_directory,
+    "leads out of its workspace": put_foreign_link,
+    "is not UTF-8 in line 2; save it as UTF-8": put_latin1,
+}
+
+
+@pytest.mark.parametrize("reason", BREAKS)
+@pytest.mark.parametrize("blueprint", BLUEPRINTS)
+def test_rules_that_cannot_be_read_are_an_error(tmp_path: Path, blueprint: str, reason: str) -> None:
+    """An overlay that exists and cannot be read fails the assembly; the message names the file and the remedy."""
+    workspace = make_workspace(tmp_path, describe(blueprint))
+    BREAKS[reason](tmp_path / PATH)
+    with pytest.raises(InputError) as failed:
+        workspace.assemble(Turn(user="alice", **GROUP))
+    assert str(failed.value).startswith(f"{PATH} {reason}")
+    assert "mend the file, or take it out of prompt_overlay in foreword.yaml" in str(failed.value)
+    assert workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
+
+
+def test_rules_without_permission_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overlay that the operating system does not open fails the assembly."""
+    workspace, opened = make_workspace(tmp_path, describe("default")), os.open
+
+    def refuse(path: str, *args: int, **more: int) -> int:
+        if str(path).endswith(PATH):
+            raise PermissionError(13, "Permission denied", path)
+        return opened(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(InputError, match=r"prompts/group\.md cannot be read: permission denied\. .*mend the file"):
+        workspace.assemble(Turn(user="alice", **GROUP))
+
+
+def test_rules_that_are_no_template_are_an_error(tmp_path: Path) -> None:
+    """An overlay that is declared as a template and is none fails the assembly with the line."""
+    files = {**describe("default"), PATH: "Speak.\nTo {{ all of them.\n"}
+    files["foreword.yaml"] += f"prompt: {{files: [{{path: {PATH}, template: true, trust: public}}]}}\n"
+    with pytest.raises(InputError, match=r"prompts/group\.md .*line 2.*mend the file"):
+        make_workspace(tmp_path, files).assemble(Turn(user="alice", **GROUP))
+
+
+def test_missing_rules_are_no_error(tmp_path: Path) -> None:
+    """An overlay that does not exist is replaced by the built-in text, as `lint` says."""
+    workspace = make_workspace(tmp_path, describe("default"))
+    (tmp_path / PATH).unlink()
+    assert find_verdicts(workspace.assemble(Turn(user="alice", **GROUP)))["overlay"] == "kept"
+
+
+@pytest.mark.parametrize("reason", ["is a directory", "is not UTF-8 in line 2; save it as UTF-8"])
+def test_a_running_gateway_keeps_the_last_rules(tmp_path: Path, reason: str) -> None:
+    """A gateway keeps the last good overlay, which it reads before any turn needs it, and the log tells the fault."""
+
+    async def run(stand_in) -> None:
+        async with open_house(tmp_path, stand_in, files=describe("default")) as gateway:
+            gateway.reloading.look(now=True)
+            BREAKS[reason](tmp_path / PATH)
+            gateway.reloading.look(now=True)
+            await say(gateway, "Hello", channel="telegram", room="den", situation="group")
+
+    with listen() as stand_in:
+        asyncio.run(run(stand_in))
+        assert OVERLAY in read_system(stand_in.requests[0].body)
+    errors = [error for kind, level, error, _ in read_log(tmp_path) if kind == "config_reloaded" and level == "error"]
+    assert len(errors) == 1
+    assert errors[0].startswith(f"{PATH} {reason}")
+    assert "what was in force before still is" in errors[0]
+
+
+def test_a_restarted_gateway_fails_the_turn(tmp_path: Path) -> None:
+    """A gateway that starts with a broken overlay asks no model: the turn and the log name the file."""
+    files = {**describe("default"), PATH: "Speak\0 to all of them.\n"}
+
+    async def run(stand_in) -> str:
+        async with open_house(tmp_path, stand_in, files=files) as gateway:
+            gateway.reloading.look(now=True)
+            reply = await say(gateway, "Hello", channel="telegram", room="den", situation="group")
+            return reply.text
+
+    with listen() as stand_in:
+        told = asyncio.run(run(stand_in))
+        assert stand_in.requests == []
+    assert told.startswith(f"{PATH} has a NUL byte")
+    errors = [error for kind, level, error, _ in read_log(tmp_path) if kind == "config_reloaded" and level == "error"]
+    assert any("turns in its situation fail until it is mended" in error for error in errors)
+
+
+def test_doctor_and_explain_name_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`doctor` says that turns fail, and `explain` ends with 2; both name the file."""
+    make_workspace(tmp_path, describe("default"))
+    put_latin1(tmp_path / PATH)
+    assert main(["-w", str(tmp_path), "doctor"]) == 1
+    assert "turns in its situation fail" in capsys.readouterr().out
+    assert main(["-w", str(tmp_path), "explain", "--situation", "group"]) == 2
+    assert f"{PATH} is not UTF-8 in line 2" in capsys.readouterr().err
+
+
+def test_serve_warns_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`serve` warns at its start of an overlay that cannot be used, also of a situation nobody is in yet."""
+    workspace = make_workspace(tmp_path, describe("default"))
+    put_latin1(tmp_path / PATH)
+    warn_of_files(workspace)
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert warning.startswith(f"foreword: warning: {PATH} is not UTF-8 in line 2")
+    assert warning.endswith("turns in its situation fail until it is mended")

@@ -1,14 +1,19 @@
 """Item 12: a broken SYSTEM.md or IDENTITY.md leaves the last good text in force, and the owner is told."""
 
 import asyncio
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from chat_house import find_environ, make_shell, sit_at_chat
 from dialect_house import open_house, read_log, run, say, serve_workspace
 
 from foreword import Turn
-from foreword.testing import listen, make_workspace
+from foreword.testing import listen, make_workspace, write_files
+from waiting import wait
 
 CONFIG = """\
 owner: alice
@@ -93,15 +98,64 @@ def test_a_reload_over_http_tells(tmp_path: Path, path: str) -> None:
 def test_a_gateway_tells_at_its_start(tmp_path: Path, path: str) -> None:
     """A gateway that starts with a broken file tells it before any turn."""
 
-    async def wait() -> None:
+    async def look() -> None:
         async with open_house(tmp_path, provider, files(path, BROKEN)) as gateway:
             gateway.reloading.look(now=True)
 
     with listen() as provider:
-        asyncio.run(wait())
+        asyncio.run(look())
     errors = [error for kind, level, error, _ in read_log(tmp_path) if kind == "config_reloaded" and level == "error"]
     assert len(errors) == 1
     assert re.match(FAULT.format(path), errors[0])
+
+
+STILL = r"{} [^\[\]]*in line \d[^\[\]]*; what was in force before still is"
+
+
+def test_reload_in_the_chat_tells(tmp_path: Path, path: str) -> None:
+    """`/reload` in an open chat names the file and the line, and the next turn is sent the last good text."""
+    write_files(tmp_path, files(path))
+    with listen() as provider, sit_at_chat(tmp_path, find_environ(provider.url)) as terminal:
+        terminal.send("/reload")
+        terminal.see("nothing has changed")
+        (tmp_path / path).write_text(BROKEN[path])
+        terminal.send("/reload")
+        terminal.wait(lambda: re.search(STILL.format(path), "".join(terminal.screen.lines)), "the fault")
+        terminal.send("Hello.")
+        terminal.see("Yes.")
+        assert SAID[path] in provider.requests[0].raw.decode()
+        (tmp_path / path).write_text(GOOD[path].replace("tidy", "clean").replace("Wren", "Robin"))
+        terminal.send("/reload")
+        terminal.see("changed: ")
+        terminal.wait_for_prompt()
+        assert len(re.findall(STILL.format(path), "".join(terminal.screen.lines))) == 1
+
+
+def test_reload_tells_of_a_file_that_never_was_good(
+    tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`foreword chat /reload` says that a built-in text replaces a file that is broken from the start, to its owner."""
+    write_files(tmp_path, files(path, BROKEN))
+    shell = make_shell(capsys, monkeypatch, tmp_path)
+    assert re.search(rf"{path} .*in line \d.*; a built-in text is used instead", shell("chat", "/reload").out)
+    bob = shell("chat", "--user", "bob", "/reload")
+    assert (bob.code, bob.out) == (0, "nothing has changed\n")
+
+
+def test_serve_tells_at_its_start(tmp_path: Path, path: str) -> None:
+    """`foreword serve` warns once of the file and the line when it starts, before any turn."""
+    write_files(tmp_path / "ws", files(path, BROKEN))
+    environ = {**os.environ, **find_environ("http://127.0.0.1:9"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "foreword", "-w", str(tmp_path / "ws"), "serve", "--port", "0", "--quiet"]
+    printed = tmp_path / "printed"
+    with printed.open("w") as file, subprocess.Popen(command, env=environ, stdout=file, stderr=file) as process:
+        try:
+            wait(lambda: "warning" in printed.read_text() or process.poll() is not None)
+        finally:
+            process.terminate()
+            process.wait(120)
+    (warning,) = [line for line in printed.read_text().splitlines() if "warning" in line]
+    assert re.match(rf"foreword: warning: {path}:? .*in line \d", warning)
 
 
 def test_doctor_tells(tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:

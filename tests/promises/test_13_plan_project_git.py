@@ -48,6 +48,7 @@ def test_over_http(place, provider):
         assert answer.status_code == 200
         sent = provider.requests[-1].raw.decode()
         assert "Varnish twice." in sent
+        assert "Plan mode is on" in sent
         assert "branch spring, clean, last commit" in sent
         assert "Above the allowed directory." not in sent
         assert client.get(f"/api/sessions/{answer.json()['session']}/plan").json()["text"] == "Yes."
@@ -127,11 +128,13 @@ def test_in_a_messenger(place, provider):
     first, second = (request.raw.decode() for request in provider.requests)
     assert "Varnish twice." in first
     assert "branch spring" in first
+    assert "Plan mode is on" in first
+    assert "Plan mode is on" not in second.split("Varnish her.")[-1]
     assert "/plan" not in first + second.split("Varnish her.")[-1]
 
 
 def test_the_working_directory_is_known(place, provider, capsys, monkeypatch):
-    """`build`, `explain` and `chat` know the directory that they are typed in, and the state of its repository."""
+    """`build` and `chat` know the directory that they are typed in, or `--project`, and the state of its repository."""
     write_files(place / "ws", make_files(place, "osa"))
     shell = make_shell(capsys, monkeypatch, place / "work" / "boat", provider.url)
     here = f"Working directory: {place / 'work' / 'boat'}"
@@ -143,6 +146,11 @@ def test_the_working_directory_is_known(place, provider, capsys, monkeypatch):
     assert here in sent
     assert "branch spring" in sent
     assert here not in shell("-w", place / "ws", "build", "--user", "bob").out
+    elsewhere = make_shell(capsys, monkeypatch, place / "secret", provider.url)
+    elsewhere("-w", place / "ws", "chat", "--new", "--project", place / "work" / "boat", "Hello.")
+    sent = json.dumps(provider.requests[-1].body)
+    assert here in sent
+    assert "branch spring" in sent
 
 
 def test_the_working_directory_does_not_move_the_prefix(place, capsys, monkeypatch, provider):

@@ -178,8 +178,24 @@ class Budget:
     def limit(self, window: int) -> int:
         """Return the tokens that static and session slots share, from blueprint and model alone."""
         used = self.bound(window)
-        spare = used - self.keep_back(used) - min(self.turn, used // 4) if self.turn_room is Room.REST else used
-        return min(self.system, int(used * self.window_share), spare)
+        return min(self.system, int(used * self.window_share), self.spare(used))
+
+    def spare(self, used: int) -> int:
+        """Return what answer and turn leave to static and session slots where all share one window."""
+        return used - self.keep_back(used) - self.keep_for_turn(used) if self.turn_room is Room.REST else used
+
+    def keep_for_turn(self, used: int) -> int:
+        """Return what is kept for the turn's slots where they get the rest; no more than a quarter."""
+        return min(self.turn, used // 4)
+
+    def spell_limit(self, window: int) -> str:
+        """Say how `limit` follows from the window."""
+        used = self.bound(window)
+        if self.limit(window) < min(self.system, int(used * self.window_share)):
+            answer, turn = self.keep_back(used), self.keep_for_turn(used)
+            return f"{used:,} of a window of {window:,} less {answer:,} for the answer and {turn:,} for the turn"
+        share = f"{self.window_share:.0%}".replace("%", " %")
+        return f"the smaller of {self.system:,} and {share} of a window of {window:,}"
 
     def turn_limit(self, window: int) -> int:
         """Return the tokens that the slots of a turn share."""

@@ -64,11 +64,9 @@ class Account:
         rest = [one for one in wishes if not one.section.slot.required]
         bases = sum(one.base for one in rest)
         if sum(one.wanted for one in must) + bases > self.left - self.reserved:
-            window = self.terms.meter.facts.window
-            share = f"{self.budget.window_share:.0%}".replace("%", " %")
-            smaller = f"the smaller of {self.budget.system:,} and {share} of a window of {window:,}"
+            source = self.budget.spell_limit(self.terms.meter.facts.window)
             spent = {**self.spent, "menu": self.reserved}
-            raise BudgetError(spell_out(spent, wishes, f"the system budget, {smaller},", self.limit))
+            raise BudgetError(spell_out(spent, wishes, f"the system budget, {source},", self.limit))
         self.note(one.whole for one in must)
         return rest
 

@@ -123,6 +123,9 @@ def import_(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
     config = workspace.config
     warn_unknown("agents", [name for name in done.agent_names if name not in config.agents])
     warn_unknown("users", [name for name in done.user_names if name not in config.users])
+    if done.notes:
+        notes = count(done.notes, "note")
+        warn(f"{notes} of agent_long_term_memory not imported; save what should be remembered as files under memory/")
     return make_plain(done), f"{said}{left}{off}"
 
 

@@ -116,7 +116,8 @@ def check_zones(workspace: "Workspace") -> Iterator[Check]:
     """Check that the time zones of people and rooms exist."""
     from zoneinfo import ZoneInfo
 
-    zones = {f"user {name}": user.timezone for name, user in workspace.config.users.items()}
+    zones = {"host": workspace.config.host.timezone}
+    zones |= {f"user {name}": user.timezone for name, user in workspace.config.users.items()}
     zones |= {f"room {name}": room.timezone for name, room in workspace.config.rooms.items()}
     for subject, zone in zones.items():
         try:
@@ -131,12 +132,14 @@ def check_files(workspace: "Workspace") -> Iterator[Check]:
     from foreword.sources.document import Document, Trouble
 
     read = 0
+    overlays = {situation.prompt_overlay for situation in workspace.config.situations.values()}
     for path in sorted(list_files(workspace)):
         found = workspace.files.read(path)
         lost = found if isinstance(found, Trouble) else workspace.files.losses.get(path)
         read += isinstance(found, Document) and lost is None
         if lost:
-            yield refuse(path, lost.reason, "mend it; until then a built-in text is used, or none")
+            fails = "turns in its situation fail" if path in overlays else "a built-in text is used, or none"
+            yield refuse(path, lost.reason, f"mend it; until then {fails}")
         elif isinstance(found, Document) and found.note:
             yield doubt(path, found.note)
     yield accept("files", f"{count(read, 'file')} can be read")

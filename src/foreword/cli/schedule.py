@@ -43,7 +43,9 @@ def add_options(parser: ArgumentParser) -> None:
     plan.add_argument("--heartbeat", metavar="TIME", default="", help="go through HEARTBEAT.md this often, such as 30m")
     plan.add_argument("--name", metavar="NAME", default="", help="what it is known by")
     plan.add_argument("--agent", metavar="NAME", default="", help="who is told; else the first agent")
-    plan.add_argument("--zone", metavar="ZONE", default="", help="the zone of its times; else that of room or user")
+    plan.add_argument(
+        "--zone", metavar="ZONE", default="", help="the zone of its times; else that of room, user or server"
+    )
     plan.add_argument("--to", metavar="PLACE", default="", help="a room, or an address such as telegram:1001")
     plan.add_argument("--delivery", choices=[str(one) for one in Delivery], help="what happens with the reply")
     missed = [str(one) for one in Missed]

@@ -96,10 +96,15 @@ def warn_of_models(config: "Config", environ: Mapping[str, str]) -> None:
 
 
 def warn_of_files(workspace: "Workspace") -> None:
-    """Warn of files that cannot be used, and of those of an older layout, each once."""
-    from foreword.cli.turns import find_hints, find_losses
+    """Warn of files that cannot be used, each once; the log has the hints at files of an older layout."""
+    from foreword.cli.turns import find_losses
+    from foreword.events.reloads import tell_instead
 
-    found = [(*find_losses(assembly), *find_hints(assembly)) for assembly in workspace.preview()]
+    found = [find_losses(assembly) for assembly in workspace.preview()]
+    overlays = {situation.prompt_overlay for situation in workspace.config.situations.values()}
+    for path, trouble in sorted(workspace.files.losses.items()):
+        if path in overlays:
+            warn(f"{path} {trouble.reason}; {tell_instead(path, workspace.config)}")
     for reason in dict.fromkeys(reason for reasons in found for reason in reasons):
         warn(reason)
 

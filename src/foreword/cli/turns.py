@@ -215,7 +215,7 @@ def find_zone(user: str, config: "Config") -> tzinfo:
     """Find the zone in which a person's times are meant."""
     person = config.users.get(user)
     try:
-        return ZoneInfo(person.timezone) if person and person.timezone else UTC
+        return ZoneInfo((person.timezone if person else "") or config.host.timezone or "UTC")
     except (KeyError, ValueError, OSError):
         return UTC
 

@@ -9,6 +9,8 @@ class HostSettings:
 
     sudo: bool | None = None
     """Whether sudo works without a password; if left out, `sudo -n true` is tried once, without a prompt."""
+    timezone: str = ""
+    """The zone of people and rooms that have none, such as Europe/Paris; if left out, that of the machine."""
 
 
 @frozen(eq=True)

@@ -58,7 +58,7 @@ class Schedule:
     name: str = ""
     """What it is known by, to budgets too; else a name made from what it says."""
     zone: str = ""
-    """The zone its times are in; else that of its room, of its user, or UTC."""
+    """The zone its times are in; else that of its room, of its user, or of the server."""
     delivery: Delivery | None = None
     """What happens with the reply: always, as_needed or never; else always, and as_needed for a heartbeat."""
     to: str = ""

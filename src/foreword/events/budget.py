@@ -88,7 +88,7 @@ class Purse:
         self._config = config
         self._budgets = config.budgets
         owner = config.users.get(config.owner)
-        self._zone, _ = find_zone(owner.timezone if owner else "")
+        self._zone, _ = find_zone((owner.timezone if owner else "") or config.host.timezone)
 
     def reset(self) -> None:
         """Begin without a lock, a connection and what is unwritten, as a forked process must: they are the parent's."""

@@ -206,9 +206,9 @@ class EventLog:
         return now.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
     def _run(self) -> None:
-        """Write until closed: wake up, let a batch come together, write it."""
+        """Write until closed: wake up, let a batch come together, write it; prune also while nothing is recorded."""
         while True:
-            self._wake.wait()
+            self._wake.wait(self.bounds.prune)
             if not self._closed:
                 self._hurry.wait(self.bounds.gather)
             self._wake.clear()

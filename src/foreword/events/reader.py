@@ -15,10 +15,10 @@ def find_reader(turn: Turn, clearance: Trust, config: Config) -> Reader:
     """Find who asks; in company it is the room that asks, in its own zone."""
     if has_company(turn):
         room = config.rooms.get(turn.room)
-        zone = room.timezone if room else ""
+        zone = (room.timezone if room else "") or config.host.timezone
         return Reader(user=turn.user, clearance=clearance, room=turn.room or UNNAMED, timezone=zone)
     person = config.users.get(turn.user)
-    zone = turn.client.zone or (person.timezone if person else "")
+    zone = turn.client.zone or (person.timezone if person else "") or config.host.timezone
     return Reader(user=turn.user, clearance=clearance, timezone=zone)
 
 

@@ -23,6 +23,7 @@ from foreword.sources.files import Files
 
 STILL = "what was in force before still is"
 INSTEAD = "a built-in text is used instead, or none; sessions that were sent a good text keep it"
+NO_PROMPT = "turns in its situation fail until it is mended"
 REMEDY = "see: foreword doctor"
 
 
@@ -144,7 +145,7 @@ class Reloads:
         words = {path: str(fault) for path, fault in faults.items()}
         for path, fault in faults.items():
             if self._told.get(path) != words[path]:
-                instead = INSTEAD if isinstance(fault, LostText) else STILL
+                instead = tell_instead(path, self._config) if isinstance(fault, LostText) else STILL
                 said = f"{self._describe(path, fault)}: {instead}; {REMEDY}"
                 self._warn(said, said)
         for path in self._told.keys() - words.keys():
@@ -164,6 +165,12 @@ class Reloads:
 
     def _tell(self, level: Level, **said: str) -> None:
         Trace(self._recorder, NOBODY, self._timepiece).tell(EventType.CONFIG_RELOADED, level=level, **said)
+
+
+def tell_instead(path: str, config: Config) -> str:
+    """Say what becomes of turns that need a text which was never good: without an overlay there is no prompt."""
+    overlays = [situation.prompt_overlay for situation in config.situations.values()]
+    return NO_PROMPT if path in overlays else INSTEAD
 
 
 def find_changes(before: Config, after: Config) -> list[str]:

@@ -36,7 +36,8 @@ def find_folder(lane: Lane, config: Config) -> str:
 def find_zone_of(lane: Lane, config: Config) -> ZoneInfo:
     """Find the zone that the people of a lane live by."""
     room, user = config.rooms.get(lane.room), config.users.get(lane.user)
-    return find_zone((room.timezone if room else "") or (user.timezone if user else ""))[0]
+    own = (room.timezone if room else "") or (user.timezone if user else "")
+    return find_zone(own or config.host.timezone)[0]
 
 
 def describe_archive(transcript: Transcript, config: Config) -> Archive:

@@ -67,6 +67,8 @@ class Errand:
     """The lower of the clearance at its creation and that of its destination."""
     light: bool = False
     """Whether it has the small prompt of a heartbeat, and little of what was said before."""
+    home: Trust | None = None
+    """The person's own clearance in private, where the reply is added to their conversations."""
     late: int = 0
     """How many runs it makes up for beside its own."""
 

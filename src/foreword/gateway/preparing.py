@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from foreword.assembly import Assembly
+from foreword.blueprint.slot import Room
 from foreword.errors import BudgetError, ForewordError, InputError
 from foreword.events.event import EventType
 from foreword.events.reader import find_context, find_reader
@@ -36,7 +37,7 @@ from foreword.store.ledgers import scrub_said, scrub_updates
 from foreword.store.tasks import find_bound
 from foreword.tokens import Meter
 from foreword.turn import Extension, Git, Host, Sandbox, State, Task, Toolset, Turn
-from foreword.words import Mode
+from foreword.words import Mode, Pace
 from foreword.workspace import Workspace
 
 FEW = 3  # turns that a light run knows of
@@ -360,4 +361,17 @@ def find_room(assembly: Assembly, books: Books) -> int:
     facts = assembly.terms.meter.facts
     known = books.calibrations.get(facts.name)
     usable = facts.window - min(8_192, facts.window // 4)
-    return max(0, int(usable / (known.caution if known else 1.0)) - assembly.used)
+    return max(0, int(usable / (known.caution if known else 1.0)) - weigh_fixed(assembly))
+
+
+def weigh_fixed(assembly: Assembly) -> int:
+    """Weigh the part of a prompt that stays whole when the conversation grows.
+
+    Where the turn's slots get the rest of the window, all but the required ones make room for the conversation.
+    """
+    blueprint = assembly.plan.blueprint
+    if blueprint.budget.turn_room is Room.FIXED:
+        return assembly.used
+    required = {slot.id for slot in blueprint.slots if slot.required}
+    spans = (span for block in assembly.prompt.blocks if block.pace is Pace.TURN for span in block.spans)
+    return assembly.system_tokens + sum(span.tokens for span in spans if span.id.partition(":")[0] in required)

@@ -27,4 +27,6 @@ def read_request(text: str, request: str) -> Incoming:
 
 def read_errand(said: dict[str, Any]) -> Errand:
     """Read what makes a message the run of a schedule."""
-    return Errand(**said | {"delivery": Delivery(said["delivery"]), "ceiling": Trust(said["ceiling"])})
+    home = said.get("home")
+    levels = {"ceiling": Trust(said["ceiling"]), "home": None if home is None else Trust(home)}
+    return Errand(**said | {"delivery": Delivery(said["delivery"]), **levels})

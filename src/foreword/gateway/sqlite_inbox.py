@@ -368,7 +368,8 @@ def tell_conversations(state: sqlite3.Connection, claimed: Claimed, ending: Endi
     if not incoming.shelves:
         tell_there(state, replace(lane, channel=incoming.through or incoming.channel), claimed.turn, ending.text)
     for channel in incoming.shelves:
-        tell_shelves(state, replace(lane, channel=channel), claimed.turn, ending.text, ending.now)
+        place, home = replace(lane, channel=channel), incoming.errand.home if incoming.errand else None
+        tell_shelves(state, place, claimed.turn, ending.text, ending.now, home=home)
 
 
 def is_written(state: sqlite3.Connection, claimed: Claimed, values: str, given: Sequence[Any]) -> bool:

@@ -1,6 +1,7 @@
 """What an agent sends to a place by itself is part of the conversation there: who answers it is understood."""
 
 import sqlite3
+from dataclasses import replace
 from datetime import datetime
 
 from pydantic_ai.messages import ModelResponse, TextPart
@@ -11,6 +12,7 @@ from foreword.gateway.past import Kind, Piece, add_piece
 from foreword.gateway.session import add_session, find_current
 from foreword.runtime.history import dump, say
 from foreword.sources.builtin import read_prompt
+from foreword.words import Trust
 
 SITUATION = "dm"
 THERE = """
@@ -18,10 +20,16 @@ SELECT id FROM sessions WHERE agent = ? AND channel = ? AND room = ? AND user_id
     AND (clearance >= ? OR room != '')"""
 
 
-def tell_shelves(state: sqlite3.Connection, place: Lane, turn: str, text: str, now: datetime) -> None:
-    """Add what was sent to the private conversation of a person, which is begun if there is none."""
-    if find_current(state, place) is None and not state.execute(THERE, find_key(place)).fetchone():
-        add_session(state, place, SITUATION, now)
+def tell_shelves(
+    state: sqlite3.Connection, place: Lane, turn: str, text: str, now: datetime, *, home: Trust | None = None
+) -> None:
+    """Add what was sent to the private conversation of a person, which is begun if there is none.
+
+    It is begun at the person's own clearance: their chat does not show a conversation below it.
+    """
+    own = replace(place, clearance=max(place.clearance, home or place.clearance))
+    if find_current(state, own) is None:
+        add_session(state, own, SITUATION, now)
     tell_there(state, place, turn, text)
 
 

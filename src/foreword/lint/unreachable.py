@@ -124,7 +124,7 @@ def find_overlays(survey: Survey) -> Iterator[Finding]:
         if path and not {path, *(f"agents/{agent}/{path}" for agent in survey.config.agents)} & set(survey.names):
             line = survey.line_of("situations", name, "prompt_overlay")
             message = f"the overlay {path} of situation {name} does not exist"
-            yield warn(CONFIG, line, message, "write it, or take prompt_overlay out; a built-in text stands in")
+            yield warn(CONFIG, line, message, "write it, or take prompt_overlay out")
 
 
 def find_folders(survey: Survey) -> Iterator[Finding]:

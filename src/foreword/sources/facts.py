@@ -106,7 +106,7 @@ def make_list(lines: Sequence[str]) -> str:
 
 def tell_clock(name: str, view: TurnView) -> str:
     """Tell one fact of the moment, in the zone of whoever is asking."""
-    return spell_minute(int(view.now.timestamp()) // 60, view.session.zone)[name]
+    return spell_minute(int(view.now.timestamp()) // 60, view.session.zone or view.session.server_zone)[name]
 
 
 def tell_git(git: Git | None) -> str:

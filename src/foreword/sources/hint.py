@@ -1,10 +1,13 @@
 """Hints: what a verdict adds when a slot's text is used, and what the log of the process is told of it, once."""
 
 import logging
+import threading
 from dataclasses import replace
 from functools import cache
 
 from foreword.sources.section import STORE, Item, Section
+
+LOGGING = threading.Lock()  # threads that assemble at the same time log a hint once
 
 
 def add_hint(item: Item) -> Item:
@@ -12,7 +15,8 @@ def add_hint(item: Item) -> Item:
     hint = item.slot.hint
     if not hint or not isinstance(item, Section) or item.origin == STORE:
         return item
-    log_once(hint)
+    with LOGGING:
+        log_once(hint)
     return replace(item, note="; ".join(filter(None, (item.note, hint))))
 
 

@@ -26,6 +26,16 @@ class Passage:
     line: int = 0
     """The line of that file in which the text begins; 0 where a line says nothing, as in JSON."""
 
+    def to_dict(self) -> dict[str, str | int]:
+        """Return it as a quote: where it comes from, its words, and whose they are if no owner has reviewed them."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "heading": self.heading,
+            "text": self.text,
+            "origin": self.origin,
+        }
+
 
 class Recall(Protocol):
     """What can be asked for the passages that a message is about."""

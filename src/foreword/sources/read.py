@@ -8,6 +8,7 @@ from functools import lru_cache
 from foreword.blueprint import Plan, Planned, Run
 from foreword.blueprint.slot import Budget, Room
 from foreword.config.schema import Agent, Config
+from foreword.errors import UnusableRules
 from foreword.memo import Memo
 from foreword.sources.character import KNOWN_FROM, Character
 from foreword.sources.condition import find_unmet
@@ -104,6 +105,8 @@ def ask(entry: Planned, view: View) -> tuple[Item, ...]:
         answer = Missing(entry=entry, reason=reason, verdict=Verdict.DROPPED)
     if entry.template and isinstance(answer, Section) and answer.pattern is None and answer.path:
         answer = plait(answer, narrow_static(view))
+    if slot.governs and (reason := find_loss(answer)):
+        raise UnusableRules(reason)
     if slot.form and not source.fields:
         answer = surround(answer, entry, narrowed)
     if type(answer) is Missing:
@@ -112,6 +115,16 @@ def ask(entry: Planned, view: View) -> tuple[Item, ...]:
     if not all(map(is_usable, answers)):
         return (misfit(entry, answers),)
     return tuple(map(add_hint, answers)) if slot.hint and slot.placement is not Placement.NESTED else answers
+
+
+def find_loss(answer: tuple[Item, ...] | Item) -> str:
+    """Say why a text that exists cannot be given, or nothing where it can or there is none."""
+    for one in answer if isinstance(answer, tuple) else (answer,):
+        if isinstance(one, Section) and one.lost:
+            return one.note
+        if isinstance(one, Missing) and one.verdict is Verdict.DROPPED:
+            return one.reason
+    return ""
 
 
 def find_gap(answer: tuple[Item, ...] | Item) -> str | None:
@@ -232,6 +245,7 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
         situation=turn.situation,
         session=turn.session,
         zone=(room.timezone if room else "") if has_company(turn) else own,
+        server_zone=config.host.timezone,
         project=turn.project,
         project_stops=tuple(filter(None, (turn.project_root, config.prompt.project_stop))),
         directories=turn.directories,

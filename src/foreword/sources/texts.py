@@ -40,6 +40,8 @@ def read_file(view: StaticView, entry: Planned) -> Item:
 def find_text(view: StaticView, entry: Planned) -> Item:
     """Find the text of an entry: a file, or what is built in."""
     found = find_document(view, entry)
+    if found.lost and entry.slot.governs:
+        return missing(entry, found)  # no other text replaces rules
     if found.document:
         return section_of(entry, found.document, note=found.note, broken=found.broken)
     built_in = read_builtin(entry.text) if entry.text else ""

@@ -47,6 +47,8 @@ class SessionView:
     situation: str
     session: str
     zone: str
+    server_zone: str
+    """What a clock shows where nobody's zone is known."""
     project: str
     project_stops: tuple[str, ...]
     """Folders at which the way up from the project ends."""

@@ -17,9 +17,11 @@ from foreword.store.instructions import stamp
 
 AGENTS = "agent_configurations"
 CUSTOMIZATIONS = "user_agent_prompt_customizations"
+NOTES = "agent_long_term_memory"
 TABLES = {
     AGENTS: "SELECT * FROM agent_configurations ORDER BY rowid",
     CUSTOMIZATIONS: "SELECT * FROM user_agent_prompt_customizations ORDER BY rowid",
+    NOTES: "SELECT * FROM agent_long_term_memory ORDER BY rowid",
 }
 NAMES = ("agent_name", "name")  # what the column of an agent's name may be called
 ADD_AGENT = (
@@ -48,6 +50,8 @@ class Imported:
     """The agents that were found, whether they were here already or not."""
     user_names: tuple[str, ...] = ()
     """The people whose instructions were found."""
+    notes: int = 0
+    """Rows of long-term memory, which are not imported."""
 
 
 def import_database(state: sqlite3.Connection, path: str) -> Imported:
@@ -71,14 +75,15 @@ def import_database(state: sqlite3.Connection, path: str) -> Imported:
         inactive=len([row for row in rows[CUSTOMIZATIONS] if not is_active(row)]),
         agent_names=tuple(sorted({name for name, *_ in agents} | {agent for _, agent, _ in instructions})),
         user_names=tuple(sorted({user for user, *_ in instructions if user})),
+        notes=len(rows[NOTES]),
     )
 
 
 def read_rows(path: str) -> dict[str, list[Row]]:
-    """Read the rows of both tables from a database that is only read; it must have at least one of them."""
+    """Read a database that is only read; it must have agents or customizations."""
     if not os.path.isfile(path):
         raise InputError(f"{path} is no file; name a SQLite database with the table {AGENTS} or {CUSTOMIZATIONS}")
-    found: dict[str, list[Row]] = {AGENTS: [], CUSTOMIZATIONS: []}
+    found: dict[str, list[Row]] = {name: [] for name in TABLES}
     try:
         with closing(sqlite3.connect(f"file:{quote_path(path)}?mode=ro", uri=True)) as old:
             old.row_factory = sqlite3.Row
@@ -88,7 +93,7 @@ def read_rows(path: str) -> dict[str, list[Row]]:
                 found[name] = [dict(row) for row in old.execute(TABLES[name])]
     except sqlite3.Error as error:
         raise InputError(f"{path} cannot be read as a SQLite database: {error}") from None
-    if not names & found.keys():
+    if not names & {AGENTS, CUSTOMIZATIONS}:
         raise InputError(f"{path} has neither a table {AGENTS} nor {CUSTOMIZATIONS}")
     return found
 

@@ -148,6 +148,21 @@ def test_reload_and_memory(chat, provider, folder):
     assert provider.requests == []
 
 
+def test_reload_of_the_document(chat, folder):
+    """In OSA's dialect /reload names the document that changed, and the line of a broken one that is not in force."""
+    config = (folder / "foreword.yaml").read_text(encoding="utf-8")
+    (folder / "foreword.yaml").write_text(config.replace("reid: {", "reid: {blueprint: osa, "), encoding="utf-8")
+    terminal = chat()
+    terminal.wait_for_prompt()
+    (folder / "SYSTEM.md").write_text("Work calmly.\n", encoding="utf-8")
+    terminal.send("/reload")
+    terminal.see("changed: soul, system")  # the document leaves out the legacy soul
+    (folder / "SYSTEM.md").write_text("One.\nTwo {{ name.\n", encoding="utf-8")
+    terminal.send("/reload")
+    terminal.see("in line 2; ")
+    assert "SYSTEM.md" in terminal.screen.text
+
+
 def test_the_owner_is_told(chat, folder):
     """At the prompt the owner hears unasked of an edit that broke something; /reload names what needs a restart."""
     terminal = chat()

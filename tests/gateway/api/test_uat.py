@@ -25,6 +25,7 @@ users:
   alice: {trust: full, timezone: UTC, identities: ["telegram:1001"]}
   bob: {trust: familiar, identities: ["telegram:1002"]}
 rooms: {kitchen: {places: ["telegram:-5"], trigger: always}}
+situations: {group: {ceiling: familiar, prompt_overlay: ./prompts/group-rules.md}}
 schedule:
   - {name: digest, cron: "0 8 * * *", user: alice, say: "Write the digest.", to: "telegram:1001", delivery: DELIVERY}
 """
@@ -34,6 +35,7 @@ FILES = {
     "IDENTITY.md": "# Identity\nA lighthouse keeper.\n",
     "MEMORY.md": "The safe is behind the clock.\n",
     "memory/private/likes.md": "Alice likes rye bread.\n",
+    "prompts/group-rules.md": "Everybody reads this.\n",
 }
 DIGEST = "Write the digest."
 WISH = "Always answer in bullet points."
@@ -137,10 +139,11 @@ def test_telegram(open_house):
     assert "You are responding via telegram." in told
 
 
+@pytest.mark.parametrize(("dialect", "heading"), [("spec010", "User Instructions"), ("coop", "Standing Instructions")])
 @pytest.mark.parametrize("way", ["web", "telegram"])
-def test_bullet_points(open_house, way):
-    """3 and 4: a wish is kept by update_instructions once the person says yes, and a new session reads it."""
-    with open_house() as house:
+def test_bullet_points(open_house, way, dialect, heading):
+    """3 and 4: a wish is stored by update_instructions once the person says yes, and a new session reads it."""
+    with open_house(dialect) as house:
         call = Called(name="update_instructions", arguments={"instructions": WISH})
         house.provider.follow(Says(calls=(call,)), Says(text="I will."), Says(text="Done."), Says(text="- Good."))
         reply, _ = house.say(way, "always respond in bullet points")
@@ -150,7 +153,7 @@ def test_bullet_points(open_house, way):
         _, told = house.say(way, "How are you today?")
         used = house.served.list_events(type="tool_call")
     assert "always respond in bullet points" not in told
-    assert f"## User Instructions\n{WISH}" in told
+    assert f"## {heading}\n{WISH}" in told
     assert {one["metadata"]["name"] for one in used} == {"update_instructions"}
 
 
@@ -198,7 +201,8 @@ def test_background_of_nova(open_house, delivery):
     """Nova: a run that nobody waits for is told so; what is silent is not delivered, and a notice is."""
     notice = Called(name="notify_user", arguments={"text": "The boiler is cold."})
     silent = Says(text="NO_ACTION_NEEDED")
-    script = {"always": [Says(text="All is well.")], "as_needed": [silent], "never": [Says(calls=(notice,)), silent]}
+    well = Says(text="All is well.")
+    script = {"always": [well], "as_needed": [silent], "never": [Says(calls=(notice,)), well]}
     arrives = {"always": ["All is well."], "as_needed": [], "never": ["The boiler is cold."]}
     with open_house("nova", delivery) as house:
         told = house.run_schedule(*script[delivery])
@@ -209,7 +213,7 @@ def test_background_of_nova(open_house, delivery):
 
 
 def test_group_of_coop(open_house):
-    """Coop: Alice, who is full, is familiar in a group: there she sees TOOLS.md and IDENTITY.md, not MEMORY.md."""
+    """Coop: Alice, who is full, is familiar in a group: TOOLS.md, IDENTITY.md and the overlay, not MEMORY.md."""
     with open_house("coop") as house:
         _, there = house.say_on_telegram("What do you know of the lamp?", chat=-5)
         _, alone = house.say_on_telegram("What do you know of the lamp?")
@@ -218,5 +222,7 @@ def test_group_of_coop(open_house):
     assert "lighthouse keeper" in there
     assert "MEMORY.md" not in there
     assert "behind the clock" not in there
+    assert "## Situation\nEverybody reads this." in there
+    assert "Everybody reads this." not in alone
     assert "MEMORY.md" in alone
     assert sorted(turn["metadata"]["effective"] for turn in turns) == ["familiar", "full"]

@@ -62,8 +62,14 @@ SILENT = "(nothing to say)"
 class Unheard:
     """An answer that is not shown, since something else is made of it."""
 
+    def __init__(self) -> None:
+        self.passages: tuple[Passage, ...] = ()
+        """The passages that the model was given and a person would be shown as quotes."""
+
     def hear(self, piece: Piece) -> None:
-        """Show nothing."""
+        """Show nothing, and keep the passages."""
+        if isinstance(piece, Recalled):
+            self.passages = piece.passages
 
     def rest(self) -> None:
         """Have nothing to end."""

@@ -6,10 +6,10 @@ from foreword.cli.chat.page import Page
 from foreword.cli.chat.talk import Talk
 from foreword.cli.output import count
 from foreword.errors import ConfigError, InputError
-from foreword.events.reloads import INSTEAD, STILL
+from foreword.events.reloads import STILL, tell_instead
 from foreword.sources.builtin import read_prompt
-from foreword.sources.files import Files
 from foreword.words import Pace, Trust
+from foreword.workspace import Workspace
 
 SHOWN = 10  # sessions of one list
 
@@ -114,15 +114,17 @@ async def reload(talk: Talk, _: str) -> str:
     if restart:
         talk.note(f"needs a restart: {', '.join(restart)}")
     if talk.found.clearance.level is Trust.FULL:
-        for line in tell_spoiled(workspace.files):
+        for line in tell_spoiled(workspace):
             talk.note(line)
     return ""
 
 
-def tell_spoiled(files: Files) -> list[str]:
+def tell_spoiled(workspace: Workspace) -> list[str]:
     """Say which files cannot be used, and what is used instead."""
+    files, config = workspace.files, workspace.config
     held = [f"{path} {trouble.reason}; {STILL}" for path, trouble in sorted(files.faults.items())]
-    return [*held, *(f"{path} {trouble.reason}; {INSTEAD}" for path, trouble in sorted(files.losses.items()))]
+    lost = sorted(files.losses.items())
+    return [*held, *(f"{path} {trouble.reason}; {tell_instead(path, config)}" for path, trouble in lost)]
 
 
 def note_slots(talk: Talk) -> list[str]:

@@ -93,8 +93,9 @@ class Talk:
     @property
     def zone(self) -> ZoneInfo:
         """The zone of who speaks."""
-        person = self.gateway.workspace.config.users.get(self.place.user)
-        return find_zone(person.timezone if person else "")[0]
+        config = self.gateway.workspace.config
+        person = config.users.get(self.place.user)
+        return find_zone((person.timezone if person else "") or config.host.timezone)[0]
 
     async def say(self, text: str) -> Reply:
         """Say something, show the answer as it comes, and return what came of it."""

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from prompt_toolkit import PromptSession
@@ -35,6 +35,7 @@ from foreword.gateway.channels.terminal import Terminal
 from foreword.gateway.message import Exchange, Reply, State
 from foreword.gateway.opening import Options, open_gateway
 from foreword.runtime.choosing import choose_model
+from foreword.sources.passage import Passage
 from foreword.store.state import in_words
 from foreword.words import Mode
 from foreword.workspace import STATE, Workspace
@@ -106,7 +107,11 @@ async def converse(args: Namespace, workspace: Workspace, environ: Mapping[str, 
     )
     warn_unlisted(args.room, workspace.config)
     console = Console(highlight=False, markup=False, emoji=False)
-    screen: Callable[[], Answer] = Unheard if args.json else lambda: open_answer(console)
+    unheard = Unheard() if args.json else None
+
+    def screen() -> Answer:
+        return unheard or open_answer(console)
+
     # An open chat fires what is due where no bot is configured: with one, foreword serve runs anyway and delivers.
     options = Options(scheduling=message is None and workspace.config.telegram is None)
     async with open_gateway(workspace, environ, options) as gateway:
@@ -114,7 +119,7 @@ async def converse(args: Namespace, workspace: Workspace, environ: Mapping[str, 
         warn_of_names(map(clean_line, talk.found.clearance.warnings), user, workspace.config.users)
         await choose_session(talk, args)
         if message is not None:
-            return await answer_once(talk, message, json=args.json)
+            return await answer_once(talk, message, unheard)
         await greet(talk)
         await talk.catch_up()
         await show_held(talk)
@@ -136,8 +141,8 @@ async def choose_session(talk: Talk, args: Namespace) -> None:
         await talk.set_model(args.model)
 
 
-async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
-    """Answer one message, or run one command."""
+async def answer_once(talk: Talk, message: str, unheard: Unheard | None) -> int:
+    """Answer one message, or run one command; an answer that was not shown is printed as JSON."""
     if isinstance(read_typed(message), str):
         await warn_first(talk)
     try:
@@ -146,8 +151,8 @@ async def answer_once(talk: Talk, message: str, *, json: bool) -> int:
         return 0
     if reply is None:
         return 0
-    if json:
-        print_json(write_reply(reply))
+    if unheard:
+        print_json(write_reply(reply, unheard.passages))
     elif reply.state is State.FAILED:
         print(LOOK_ONCE, file=sys.stderr)
     if reply.state is State.STOPPED:
@@ -240,9 +245,10 @@ async def ask_person(question: str) -> bool:
     return said.strip().lower() in ("y", "yes")
 
 
-def write_reply(reply: Reply) -> object:
-    """Write what came of a turn as JSON-ready values."""
+def write_reply(reply: Reply, passages: Iterable[Passage]) -> object:
+    """Write what came of a turn as JSON-ready values, with the passages that accompany it."""
     from foreword.events.moment import stamp
 
     plain: dict[str, object] = make_plain(reply)
-    return {name: stamp(value) if isinstance(value, datetime) else value for name, value in plain.items()}
+    values = {name: stamp(value) if isinstance(value, datetime) else value for name, value in plain.items()}
+    return values | {"passages": [one.to_dict() for one in passages]}

@@ -38,7 +38,7 @@ class ScheduleRequest(Asked):
     at: Fact = Field(
         "", description="Once: 18:00, tomorrow 8:00, in 5 minutes, or 2026-12-24T18:00; either this or cron."
     )
-    zone: Fact = Field("", description="The time zone of its times; else that of the room or the person.")
+    zone: Fact = Field("", description="The time zone of its times; else that of the room, the person or the server.")
     name: Annotated[str, StringConstraints(max_length=LONGEST_TITLE)] = Field("", description="What it is known by.")
     agent: Name = Field("", description="Who is told; else the first agent.")
     to: Name = Field("", description="One's own address, such as telegram:1001, or a room; else one's last address.")

@@ -123,8 +123,7 @@ def show_delta(delta: Delta) -> str:
         case Anew():
             return write_event({}, "anew")
         case Recalled():
-            quotes = [{"file": one.file, "line": one.line, "text": one.text} for one in delta.passages]
-            return write_event({"passages": quotes}, "recalled")
+            return write_event({"passages": [one.to_dict() for one in delta.passages]}, "recalled")
         case Calling():
             return write_event({"name": delta.name, "state": "begun"}, "tool")
         case Returned():

@@ -153,6 +153,11 @@ def clear(user: str, to: Destination, config: Config) -> Trust:
     )
 
 
+def clear_at_home(user: str, config: Config) -> Trust:
+    """Find what a person may see in a private conversation."""
+    return resolve(Turn(user=user, situation="dm"), config).level
+
+
 def is_delivered(delivery: Delivery, channels: Collection[str], to: Destination) -> bool:
     """Whether a reply leaves at all."""
     return delivery is not Delivery.NEVER and bool(to.address) and to.channel in channels

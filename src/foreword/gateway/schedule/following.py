@@ -58,7 +58,8 @@ def make_schedule(entry: Written, config: Config, known: Schedule | None, now: d
     )
 
 
-def find_zone_name(named: str, user: str, room: str, config: Config) -> str:
-    """Find the zone that times are in: the one that is named, else that of the room, else that of the person."""
+def find_zone_name(named: str, user: str, room: str, config: Config, device: str = "") -> str:
+    """Find the zone that times are in: the named one, else that of room, person, device or server, in this order."""
     place, person = config.rooms.get(room), config.users.get(user)
-    return named or (place.timezone if place else "") or (person.timezone if person else "")
+    own = (place.timezone if place else "") or (person.timezone if person else "")
+    return named or own or device or config.host.timezone

@@ -72,7 +72,7 @@ class Planning:
         to = find_here(state, turn, list_addresses(state, config, turn.user))
         if clear(turn.user, to, config) < assembly.clearance.level:
             raise Forbidden("what is known here may not be seen where its replies would go")
-        timing, note = read_timing(arguments, find_zone_name("", turn.user, to.room, config) or turn.client.zone, now)
+        timing, note = read_timing(arguments, find_zone_name("", turn.user, to.room, config, turn.client.zone), now)
         made = Schedule(
             id=make_id(32),
             name=take_text(arguments, "name", LONGEST_NAME),

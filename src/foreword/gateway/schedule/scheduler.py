@@ -25,6 +25,7 @@ from foreword.gateway.owner import name_owner
 from foreword.gateway.schedule.destination import (
     Refused,
     bound,
+    clear_at_home,
     explain_unreached,
     find_kind,
     is_delivered,
@@ -215,6 +216,7 @@ class Scheduler:
                 schedule=schedule.id,
                 delivery=schedule.delivery,
                 ceiling=allowed,
+                home=clear_at_home(schedule.user, config),
                 light=schedule.timing.kind is Kind.HEARTBEAT,
                 late=late,
             ),
