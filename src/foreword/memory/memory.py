@@ -222,10 +222,6 @@ class Memory:
         document = known.get(file) or Files(self._files.root).read(file)
         if not isinstance(document, Document):
             return make_passage(hit, find_snippet(hit.text, message, most))
-        if hit.text == one_line(document.field("description")) and (opening := next(split(document.body), None)):
-            # A description says what a file is about; the answer is in the file.
-            hit = replace(hit, first=opening.first, last=opening.last, heading=opening.heading, text=opening.text)
-            message = ""
         snippet = find_snippet(hit.text, message, most)
         line = 0 if file == FACTS else document.first + hit.first - 1 + snippet.line
         return replace(make_passage(hit, snippet), file=file, line=line)

@@ -124,10 +124,10 @@ class SqliteIndex:
         )
         base.execute(
             f"CREATE TABLE IF NOT EXISTS chunks_{name}(id INTEGER PRIMARY KEY, document INTEGER, first INTEGER, "
-            "last INTEGER, words INTEGER, asks INTEGER, author TEXT, day INTEGER, heading TEXT, text TEXT)"
+            "last INTEGER, words INTEGER, asks INTEGER, author TEXT, day INTEGER, heading TEXT, about TEXT, text TEXT)"
         )
         base.execute(
-            f"CREATE VIRTUAL TABLE IF NOT EXISTS words_{name} USING fts5(text, heading, content='chunks_{name}', "
+            f"CREATE VIRTUAL TABLE IF NOT EXISTS words_{name} USING fts5(text, heading, about, content='chunks_{name}', "
             f"content_rowid='id', tokenize='{TOKENIZE}')"
         )
         base.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary_{name} USING fts5vocab(words_{name}, instance)")
@@ -173,15 +173,16 @@ class SqliteIndex:
                 one.author,
                 number_day(one.when),
                 one.heading,
+                one.about,
                 one.text,
             )
             for at, one in enumerate(chunks)
         ]
         words = sum(one[4] for one in rows)
-        base.executemany(f"INSERT INTO chunks_{name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        base.executemany(f"INSERT INTO chunks_{name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         base.executemany(
-            f"INSERT INTO words_{name}(rowid, text, heading) VALUES (?, ?, ?)",
-            [(one[0], one[9], one[8]) for one in rows],
+            f"INSERT INTO words_{name}(rowid, text, heading, about) VALUES (?, ?, ?, ?)",
+            [(one[0], one[10], one[8], one[9]) for one in rows],
         )
         base.executemany(
             f"INSERT INTO authors_{name} VALUES (?, ?) "
@@ -199,8 +200,8 @@ class SqliteIndex:
         if found is None:
             return
         base.execute(
-            f"INSERT INTO words_{name}(words_{name}, rowid, text, heading) "
-            f"SELECT 'delete', id, text, heading FROM chunks_{name} WHERE document = ?",
+            f"INSERT INTO words_{name}(words_{name}, rowid, text, heading, about) "
+            f"SELECT 'delete', id, text, heading, about FROM chunks_{name} WHERE document = ?",
             found,
         )
         gone = base.execute(f"SELECT count(*), author FROM chunks_{name} WHERE document = ? GROUP BY author", found)

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from threading import RLock
 from typing import TypeVar
 
@@ -238,13 +239,14 @@ def empty(stores: Iterable[str], index: Index) -> None:
 
 
 def split_document(path: str, document: Document) -> Iterator[Chunk]:
-    """Split a memory into what can be found by itself: facts, or its description and its paragraphs."""
+    """Split a memory into chunks: its facts, one entry, or its messages and paragraphs."""
     if path == FACTS:
         for at, fact in enumerate(load_facts(document) or (), 1):
             yield Chunk(first=at, last=at, heading="", text=fact, when=find_day(fact))
         return
-    if about := one_line(document.field("description")):
-        yield Chunk(first=1, last=1, heading="", text=about)
+    about = one_line(document.field("description"))
     origin = find_provenance(path, document)
     when = find_day(document.field("date") or document.field("time") or path)
-    yield from split_message(document.body, origin.author, when) if origin else split(document.body, when)
+    for chunk in split_message(document.body, origin.author, when) if origin else split(document.body, when):
+        yield replace(chunk, about=about)
+        about = ""

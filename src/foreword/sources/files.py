@@ -14,6 +14,7 @@ from foreword.sources.document import Document, Trouble, parse_document
 from foreword.sources.validity import find_fault
 
 LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a prompt
+MAX_MEMORY_BYTES = 64_000_000  # of one memory, which is searched and read in parts
 SWEEP = 0.25  # seconds between two looks at the disk
 RACY = 50_000_000  # a file written so few nanoseconds before it was read may change again unseen
 MEMORY = "memory/"  # its index tells what it cannot read
@@ -340,8 +341,9 @@ class Files:
             raise UnusableError("is a directory; a file is expected here")
         if not stat.S_ISREG(facts.st_mode):
             raise UnusableError("is not a regular file")
-        if facts.st_size > LARGEST:
-            raise UnusableError(f"has {facts.st_size:,} bytes; at most {LARGEST:,} are read, so split it")
+        largest = MAX_MEMORY_BYTES if place.removeprefix(self.below).startswith(MEMORY) else LARGEST
+        if facts.st_size > largest:
+            raise UnusableError(f"has {facts.st_size:,} bytes; at most {largest:,} are read, so split it")
         again = os.path.realpath(place)
         if not self._holds(again) or not os.path.samestat(facts, os.stat(again)):
             raise MovedError("changed its place while it was read")

@@ -114,12 +114,13 @@ class Remembering:
         return self._answer(found or "Nothing in memory answers that.", self._name_stores(store), len(hits))
 
     def show(self, number: int, hit: Hit, query: str) -> str:
-        """Show one result: where it stands, what it costs, the passage, and how to read on."""
-        text = find_snippet(hit.text, query, SNIPPET).text
-        head = f"{number}. {hit.path}, line {hit.first} ({self._count(text):,} tok)"
+        """Show one result: its place, its price, the passage, and what reading all of it costs."""
+        snippet = find_snippet(hit.text, query, SNIPPET)
+        head = f"{number}. {hit.path}, line {hit.first + snippet.line} ({self._count(snippet.text):,} tok)"
         heading = f" — {hit.heading}" if hit.heading else ""
         origin = f"\n({hit.provenance})" if hit.provenance else ""
-        return f"{head}{heading}{origin}\n{text}\nmore: {write_get(hit.path, hit.first, hit.last)}"
+        more = f"{write_get(hit.path, hit.first, hit.last)} ({self._count(hit.text):,} tok)"
+        return f"{head}{heading}{origin}\n{snippet.text}\nmore: {more}"
 
     def list(self, arguments: Mapping[str, Any]) -> Answer:
         """List everything with its price."""
