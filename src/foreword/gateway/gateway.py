@@ -234,9 +234,9 @@ class Gateway:
         assert self._working is not None
         return await self._working.assemble(turn)
 
-    async def judge_format(self, agent: str, wanted: str) -> str:
+    async def judge_format(self, agent: str, wanted: str, *, housekeeping: bool) -> str:
         """Say why the model of an agent does not take a response format; nothing where it does."""
-        return await self._choices.judge_format(agent, wanted)
+        return await self._choices.judge_format(agent, wanted, housekeeping=housekeeping)
 
     async def retry(self, session: str = "") -> int:
         """Try the queued messages of a session now, or all of them; return how many there are."""
