@@ -165,7 +165,8 @@ def test_a_rule_that_could_hang(tmp_path):
         make_workspace(tmp_path, {**FILES, "foreword.yaml": FILES["foreword.yaml"] + server})
 
 
-PRICES = 'models: {"anthropic:claude-sonnet-5": {input_usd: 0, output_usd: 1000, cache_read_usd: 0, cache_write_usd: 0}}\n'
+PRICE = "{input_usd: 0, output_usd: 1000, cache_read_usd: 0, cache_write_usd: 0}"
+PRICES = f'models: {{"anthropic:claude-sonnet-5": {PRICE}}}\n'
 LIMIT = "{daily_usd: 1.2}"  # for one call of 1,000 tokens at most, and not for one more once 500 were spent
 
 

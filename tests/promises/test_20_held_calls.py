@@ -428,10 +428,10 @@ def test_scheduled(tmp_path):
 
 
 def test_a_scheduled_write(tmp_path):
-    """A scheduled run holds `write_file` although its person planned it; it is listed, delivered, and runs once allowed."""
+    """A scheduled run holds `write_file` although its person planned it; it is listed, and runs once allowed."""
     notes = tmp_path / "notes"
     notes.mkdir()
-    config = FILES["foreword.yaml"].replace("sonnet-5\"", f'sonnet-5", directories: [{json.dumps(str(notes))}]')
+    config = FILES["foreword.yaml"].replace('sonnet-5"', f'sonnet-5", directories: [{json.dumps(str(notes))}]')
     shop, people = Shop(), Messenger()
     letter = {"path": f"{notes}/diary.md", "text": "All is well.\n"}
 
