@@ -337,11 +337,13 @@ def test_coop_names_the_tools_as_its_document_does(tmp_path):
         return Says(text="Fine.") if len(results) > 2 else call("coop_status")
 
     async def talk(house):
+        await say(house, "Hi")
+        assert house.listeners.recorder.flush(60)  # rows are written in batches, so a turn may not see its own yet
         house.provider.choose = answer
         await say(house, "How are you?")
         return house.provider.body
 
-    body = run_house(tmp_path, talk, config=config)
+    body = run_house(tmp_path, talk, Says(text="Hi."), config=config)
     names = {tool["name"] for tool in body["tools"]}
     assert {"coop_status", "coop_logs", "coop_trace"} <= names
     assert not any(name.startswith("foreword_") for name in names)
