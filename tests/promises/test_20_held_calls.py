@@ -139,14 +139,14 @@ class House:
         return "\n".join(message.text for row in rows for message in row.stretch.told)
 
 
-def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES):
+def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES, **more):
     """Open a house with a shop and a scripted model, and do something in it."""
     moved = clock or MovedClock(NOON)
 
     @asynccontextmanager
     async def opened(url):
         workspace = make_workspace(folder, files)
-        options = Options(rhythm=LIVELY, further=shop.offer(), channels=channels or {}, clock=moved)
+        options = Options(rhythm=LIVELY, further=shop.offer(), channels=channels or {}, clock=moved, **more)
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
         async with open_gateway(workspace, environ, options) as gateway:
             yield House(folder, gateway, moved)
@@ -425,6 +425,41 @@ def test_scheduled(tmp_path):
     text, _ = play(tmp_path, script, work, shop=shop, channels={"telegram": people})
     assert text.startswith("Nothing was done yet. This waits for a yes:")
     assert shop.orders == [GOODS]
+
+
+def test_a_scheduled_write(tmp_path):
+    """A scheduled run holds `write_file` although its person planned it; it is listed, and runs once allowed."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    config = FILES["foreword.yaml"].replace('sonnet-5"', f'sonnet-5", directories: [{json.dumps(str(notes))}]')
+    shop, people = Shop(), Messenger()
+    letter = {"path": f"{notes}/diary.md", "text": "All is well.\n"}
+
+    async def work(house):
+        async with house.ask_as() as client:
+            plan = {"agent": "reid", "say": "Write the diary.", "at": "in 1 minute", "to": "telegram:1001"}
+            assert (await client.post("/api/schedules", json=plan)).status_code == 201
+            house.clock.move(61)
+            _, text = await people.until(1)
+            (held,) = (await client.get("/api/held")).json()["held"]
+            async with house.ask_as("bob") as other:
+                assert (await other.get("/api/held")).json() == {"held": []}
+            assert not (notes / "diary.md").exists()
+            allowed = await house.decide(held["held"], allowed=True)
+            await house.gateway.wait(allowed.json()["turn"])
+            assert (await client.get("/api/held")).json() == {"held": []}
+            await until(lambda: ("1001", "The diary is written.") in people.arrived)
+            return text, held
+
+    write = Says(calls=(Called(name="write_file", arguments=letter),))
+    script = (write, Says(text="It waits."), Says(text="The diary is written."))
+    files = {**FILES, "foreword.yaml": config}
+    more = {"channels": {"telegram": people}, "files": files, "scheduling": True}
+    (text, held), _ = play(tmp_path / "house", script, work, shop=shop, **more)
+    assert (held["name"], held["arguments"]) == ("write_file", letter)
+    assert text.startswith("It waits.\n\nNothing was done yet. This waits for a yes:")
+    assert f"/allow {held['held']}" in text or f"/allow_{held['held']}" in text
+    assert (notes / "diary.md").read_text(encoding="utf-8") == "All is well.\n"
 
 
 def test_an_unanswered_question(tmp_path):

@@ -77,9 +77,10 @@ async def complete(
     if asked.model not in desk.config.agents:
         raise UnknownName("agent", asked.model, desk.config.agents)
     check_tools(asked, desk.config.server.client_tools)
-    wanted = await check_format(desk, asked)
     chore = read_request(asked)
-    if name := recognise(chore, desk.config.server.housekeeping):
+    name = recognise(chore, desk.config.server.housekeeping)
+    wanted = await check_format(desk, asked, housekeeping=bool(name))
+    if name:
         task = Task(
             name=name,
             agent=asked.model,
@@ -160,10 +161,10 @@ def wants_usage(asked: ChatRequest) -> bool:
     return bool(asked.stream_options and asked.stream_options.include_usage)
 
 
-async def check_format(desk: Desk, asked: ChatRequest) -> str:
+async def check_format(desk: Desk, asked: ChatRequest, *, housekeeping: bool) -> str:
     """Return the format that the answer must have, or refuse one that the agent's model does not take."""
     wanted = write_format(asked.response_format)
-    if wanted and (refusal := await desk.gateway.judge_format(asked.model, wanted)):
+    if wanted and (refusal := await desk.gateway.judge_format(asked.model, wanted, housekeeping=housekeeping)):
         raise Fault(400, refusal, param="response_format")
     return wanted
 
