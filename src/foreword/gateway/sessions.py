@@ -120,9 +120,11 @@ class Sessions:
         """List what an agent added to a session by itself since a person last spoke in it."""
         return await self._writer.look(lambda state: list_of_session(state, identifier))
 
-    async def list_notifications_of(self, user: str, channel: str, clearance: Trust) -> Sequence[Notification]:
-        """List what agents added to the private conversations of a person on a channel."""
-        return await self._writer.look(lambda state: list_of_person(state, user, channel, clearance))
+    async def list_notifications_of(
+        self, user: str, channel: str, clearance: Trust, after: int = 0
+    ) -> tuple[Sequence[Notification], int]:
+        """List the notifications of a person on a channel behind a cursor; also return the next cursor."""
+        return await self._writer.look(lambda state: list_of_person(state, user, channel, clearance, after))
 
     async def find_newest_turn(self, identifier: str) -> str:
         """Find the id of the newest turn of a session, whatever became of it; empty if there is none."""
