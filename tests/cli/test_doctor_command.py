@@ -111,11 +111,13 @@ agents:
     assert answer.code == 0
     assert KEY not in answer.out
     told = [message for level, message in find(answer, "agent reid") if level == "warning"]
-    assert told[-4:] == [
+    assert told[-6:] == [
         "unknown provider 'antropic'; did you mean 'anthropic'?",
         "its directory nowhere does not exist",
         "its directory SOUL.md is no folder",
         "the program no-such-program of its MCP server is not found",
+        "its MCP server sh is not used: it is not running",
+        "its MCP server localhost is not used: it cannot be reached",
     ]
     assert not any("provider" in message for _, message in find(answer, "agent ada"))
 

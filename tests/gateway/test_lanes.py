@@ -147,7 +147,7 @@ def test_ones_own_session_elsewhere(desk):
             await desk.admit(user="alice", session=mine, agent="ada")
         with pytest.raises(InputError, match="with reid on terminal, not reid on web"):
             await desk.admit(user="alice", session=mine, channel="web")
-        with pytest.raises(InputError, match="begun at public and keeps that for life; you are full now"):
+        with pytest.raises(InputError, match="has public clearance and you now have full"):
             await desk.admit(user="alice", session=low)
 
     asyncio.run(run())

@@ -108,6 +108,15 @@ def test_forgetting_reaches_the_tokenizer() -> None:
     assert load_tokenizer(Vocabulary.O200K).cache_len == 0
 
 
+@pytest.mark.parametrize("vocabulary", list(Vocabulary))
+def test_every_vocabulary_can_forget(vocabulary: Vocabulary) -> None:
+    """`forget` works with every vocabulary, also with one whose tokenizer has no cache of its own."""
+    counter = Counter(vocabulary)
+    before = counter.count("zqxjkvbw Wolkenkuckucksheim")
+    counter.forget()
+    assert counter.count("zqxjkvbw Wolkenkuckucksheim") == before
+
+
 @pytest.mark.parametrize("letter", ["a", " ", "\n", "🪶"])
 @pytest.mark.parametrize("vocabulary", [Vocabulary.O200K, Vocabulary.GEMMA3])
 def test_one_long_line_is_not_quadratic(vocabulary: Vocabulary, letter: str) -> None:

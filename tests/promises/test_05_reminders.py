@@ -12,9 +12,12 @@ from chat_house import CONFIG, FILES, find_environ, make_shell, open_house, serv
 
 from foreword.cli import main
 from foreword.errors import InputError
+from foreword.gateway.lane import Lane
 from foreword.gateway.message import Incoming, State
 from foreword.gateway.schedule.due import read_at
 from foreword.gateway.schedule.phrases import resolve_moment
+from foreword.gateway.telling import tell_there
+from foreword.gateway.tokens import Tokens
 from foreword.testing import Called, MovedClock, Says, listen, write_files
 from waiting import wait
 
@@ -130,6 +133,60 @@ def test_a_reminder_stands_in_the_terminal_and_on_the_web(tmp_path, provider, ca
     shown = shell("sessions", "--json")
     channels = {one["channel"] for one in json.loads(shown.out) if one["title"] == "The bread is ready."}
     assert {"terminal", "web"} <= channels
+
+
+@pytest.mark.parametrize("since", ["2026-11-16T08:00:00", "2026-11-16"])
+def test_a_time_without_an_offset_is_refused(tmp_path, provider, since):
+    """`since` without an offset is 422, and `param` names it."""
+    with serve(tmp_path, provider.url) as ask_as, ask_as("alice") as client:
+        refused = client.get("/api/notifications", params={"since": since})
+        known = client.get("/api/notifications", params={"since": "2026-11-16T08:00:00+01:00"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "since"), refused.text
+    assert known.json() == {"notifications": []}
+
+
+def test_a_stream_ends_with_its_token(tmp_path, provider):
+    """A stream of notifications ends when its token is revoked."""
+    with serve(tmp_path, provider.url) as ask_as, ask_as("alice") as client:
+        events = {"Accept": "text/event-stream"}
+        with client.stream("GET", "/api/notifications", headers=events, timeout=10) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == ": keep-alive"
+            with Tokens(str(tmp_path / ".foreword")) as tokens:
+                tokens.revoke("alice")
+            assert [line for line in lines if line] == []
+        assert client.get("/api/notifications").status_code == 401
+
+
+def test_a_stream_reads_each_notification_once(tmp_path, provider):
+    """The cursor of a stream skips the notifications that it has read, and a fork has no new ones."""
+
+    async def run():
+        async with open_house(tmp_path, provider.url) as gateway:
+            sessions = gateway.sessions
+            lane = Lane(agent="reid", user="alice", channel="web", room="", clearance=max_trust())
+            session = await sessions.begin(lane, "dm")
+
+            async def send(text):
+                await sessions._writer.do(lambda state: tell_there(state, lane, "", text))
+
+            async def read(after):
+                found, cursor = await sessions.list_notifications_of("alice", "web", max_trust(), after)
+                return [(one.text, one.label) for one in found], cursor
+
+            await send("One.")
+            first, cursor = await read(0)
+            none, same = await read(cursor)
+            await sessions.fork(session.id)
+            copied, cursor = await read(cursor)
+            await send("Two.")
+            second, _ = await read(cursor)
+            return first, none, same, copied, second
+
+    first, none, _, copied, second = asyncio.run(run())
+    assert first == [("One.", "sent by the agent")]
+    assert (none, copied) == ([], [])
+    assert second == [("Two.", "sent by the agent")]
 
 
 def test_a_reminder_arrives_on_an_open_stream(tmp_path, provider):

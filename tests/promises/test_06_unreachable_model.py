@@ -84,7 +84,7 @@ def test_drop_and_why_in_the_chat(tmp_path, capsys, monkeypatch):
     shell = make_shell(capsys, monkeypatch, tmp_path, NOWHERE)
     asked = shell("chat", "What is on?")
     assert asked.code == 1
-    assert "/drop gives the message up" in asked.err
+    assert "/drop cancels the message" in asked.err
     why = shell("chat", "/why")
     assert why.code == 0
     assert "this message is queued: The model anthropic:claude-sonnet-5 at" in why.out
@@ -95,7 +95,7 @@ def test_drop_and_why_in_the_chat(tmp_path, capsys, monkeypatch):
 
 
 def test_drop_in_a_messenger(tmp_path, provider):
-    """/drop in a messenger gives the newest waiting message up, and the agent never sees the command."""
+    """/drop in a messenger drops the newest waiting message, refuses other words, and never reaches the agent."""
 
     async def run():
         messenger = Messenger()
@@ -109,8 +109,11 @@ def test_drop_in_a_messenger(tmp_path, provider):
 
             while await is_queued() != [State.QUEUED]:  # noqa: ASYNC110 - the state is in a file
                 await asyncio.sleep(0.01)
+            refused, waiting = await messenger.write("/drop the ball"), await is_queued()
             dropped, none = await messenger.write("/drop"), await messenger.write("/drop")
-            return dropped, none, await is_queued()
+            return refused, waiting, dropped, none, await is_queued()
 
-    assert asyncio.run(run()) == ("Dropped: Hello?", "No message of yours waits for an answer.", [])
+    refused, waiting, *after = asyncio.run(run())
+    assert (refused, waiting) == ("Write /drop for the newest unanswered message, or /drop all.", [State.QUEUED])
+    assert after == ["Dropped: Hello?", "You have no unanswered messages.", []]
     assert provider.requests == []

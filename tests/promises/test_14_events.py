@@ -1,15 +1,26 @@
 """Item 14: the event log says what failed, once, with its reason, and what became of it."""
 
 import asyncio
+import json
 import re
+import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
-from recorded_house import CONFIG, read_events, run_house, say
+from recorded_house import CONFIG, open_house, read_events, run_house, say
 
+from foreword.cli import main
+from foreword.config.schema import HttpServer
+from foreword.config.telegram import TelegramBot
+from foreword.gateway.api.app import create_app
+from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
+from foreword.gateway.channels.telegram.manners import Manners
 from foreword.gateway.message import Incoming, State
-from foreword.testing import Called, Refuses, Says
+from foreword.gateway.tokens import Tokens
+from foreword.testing import Called, Refuses, Says, listen_telegram
 from foreword.turn import Turn
 from waiting import until
 
@@ -97,6 +108,85 @@ def test_one_failure_is_one_error_row(tmp_path):
     assert [row["event_type"] for row in read_events(tmp_path, level="error")] == ["api_error"]
     (turn,) = read_events(tmp_path, event_type="turn_completed")
     assert (turn["level"], turn["metadata"]["outcome"]) == ("warn", "failed")
+
+
+TELEGRAM = CONFIG.replace("timezone: UTC}, bob", 'timezone: UTC, identities: ["telegram:1001"]}, bob') + (
+    'schedule: [{name: go, cron: "0 8 * * *", agent: reid, user: alice, say: Go, to: "telegram:1001"}]\n'
+)
+TOOL_FAILS = ((call("memory_get", path="lost.md"), Says(text="Sorry.")), "tool_error", "there is no '…' here")
+PROVIDER_FAILS = ((Refuses(status=401, message="bad key"),), "api_error", "bad key")
+
+
+def open_telegram_house(folder, bot, *script):
+    """Open a gateway with a schedule and with a bot on the loopback that is asked without pauses."""
+    around = Circumstances(manners=Manners(poll=1, waits=(0.01,)), moves=str(folder / "moves.json"))
+
+    def opens(tell):
+        return open_telegram(bot.token, TelegramBot(api=bot.url), replace(around, tell=tell))
+
+    return open_house(folder / "w", *script, config=TELEGRAM, opens={"telegram": opens}, scheduling=True)
+
+
+@pytest.mark.parametrize("failing", [TOOL_FAILS, PROVIDER_FAILS])
+@pytest.mark.parametrize("way", ["telegram", "schedule"])
+def test_one_failure_is_one_error_row_on_every_way(tmp_path, capsys, way, failing):
+    """A failure over Telegram or on a schedule is one error row with its reason, found by `logs --level error`."""
+    script, kind, reason = failing
+
+    async def run(bot):
+        async with open_telegram_house(tmp_path, bot, Says(text="Hi."), *script) as house:
+            bot.say("Hi", user=1001)  # a bot may not write to a person first
+            await until(lambda: bot.sent)
+            if way == "telegram":
+                bot.say("Go", user=1001)
+            else:
+                await house.scheduler.run("go")
+            await until(lambda: len(bot.sent) == 2)
+
+    with listen_telegram() as bot:
+        asyncio.run(run(bot))
+    (row,) = read_events(tmp_path / "w", level="error")
+    assert (row["event_type"], row["channel"]) == (kind, {"telegram": "telegram", "schedule": "scheduled"}[way])
+    assert reason in row["error"]
+    assert main(["-w", str(tmp_path / "w"), "logs", "--level", "error", "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["event_type"], listed["error"]) == (kind, row["error"])
+
+
+@pytest.mark.parametrize("way", ["telegram", "http"])
+def test_a_message_that_is_not_kept_is_one_error_row(tmp_path, way):
+    """A message that the disk does not take is one error row; who brought it records a warning."""
+
+    async def run(bot):
+        async with open_telegram_house(tmp_path, bot, Says(text="Yes.")) as house:
+            add, failed = house._inbox.add, []
+
+            async def fail(*given):
+                if failed:
+                    return await add(*given)
+                failed.append(1)
+                raise sqlite3.OperationalError("database or disk is full")
+
+            house._inbox.add = fail
+            if way == "telegram":
+                bot.say("Go", user=1001)
+                await until(lambda: bot.sent)
+                return
+            with Tokens(str(tmp_path / "w" / ".foreword")) as tokens:
+                headers = {"Authorization": f"Bearer {tokens.create('alice', house.workspace.config.users).secret}"}
+            transport = httpx2.ASGITransport(app=create_app(house, HttpServer(port=0)))
+            async with httpx2.AsyncClient(
+                transport=transport, base_url="http://127.0.0.1", headers=headers, timeout=60
+            ) as client:
+                assert (await client.post("/api/turns", json={"text": "Go"})).status_code == 503
+
+    with listen_telegram() as bot:
+        asyncio.run(run(bot))
+    (row,) = read_events(tmp_path / "w", level="error")
+    assert row["event_type"] == "channel_error"
+    assert "database or disk is full" in row["error"]
+    (warned,) = read_events(tmp_path / "w", level="warn")
+    assert warned["event_type"] == "channel_error"
 
 
 def test_trust_resolved_has_the_own_level(tmp_path):
@@ -206,8 +296,6 @@ def test_arguments_are_recorded_without_secrets(tmp_path):
 
 def test_forgetting_a_person_covers_arguments(tmp_path, capsys):
     """After a person is forgotten neither their own arguments nor their words in those of others are left."""
-    from foreword.cli.main import main
-
     words = "the blue bicycle behind the old mill needs a new chain"
     config = CONFIG + "events: {arguments: true}\n"
 
@@ -249,11 +337,13 @@ def test_coop_names_the_tools_as_its_document_does(tmp_path):
         return Says(text="Fine.") if len(results) > 2 else call("coop_status")
 
     async def talk(house):
+        await say(house, "Hi")
+        assert house.listeners.recorder.flush(60)  # rows are written in batches, so a turn may not see its own yet
         house.provider.choose = answer
         await say(house, "How are you?")
         return house.provider.body
 
-    body = run_house(tmp_path, talk, config=config)
+    body = run_house(tmp_path, talk, Says(text="Hi."), config=config)
     names = {tool["name"] for tool in body["tools"]}
     assert {"coop_status", "coop_logs", "coop_trace"} <= names
     assert not any(name.startswith("foreword_") for name in names)

@@ -2,14 +2,15 @@
 
 import json
 
+import httpx2
 import openai
 import pytest
-from client_bodies import BODIES, make_tool
+from client_bodies import BODIES, HOUSEKEEPING, make_tool
 from served import FILES, serve_workspace
 
 from foreword import open as open_workspace
 from foreword.errors import ConfigError
-from foreword.testing import Says, make_workspace
+from foreword.testing import Says, listen, make_workspace
 
 HEADER = "Foreword-Client-Tools"
 SCHEMA = {
@@ -19,6 +20,19 @@ SCHEMA = {
     "additionalProperties": False,
 }
 FORMAT = {"type": "json_schema", "json_schema": {"name": "mood", "schema": SCHEMA, "strict": True}}
+
+SEVERAL = {
+    **FILES,
+    "foreword.yaml": """\
+owner: alice
+agents:
+  reid: {model: "openai:gpt-5"}
+  rita: {model: "openai-responses:gpt-5"}
+  gwen: {model: "google:gemini-3-pro"}
+  otto: {model: "google:gemini-2.5-flash"}
+users: {alice: {trust: full, timezone: UTC}}
+""",
+}
 
 
 def configure(**server):
@@ -174,3 +188,84 @@ def test_a_format_that_is_not_taken_is_refused(shared, wanted, param):
         hello(shared.open_sdk(), response_format=wanted)
     assert refused.value.param == param
     assert len(shared.provider.requests) == asked
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """One server whose agents speak with models of each shape."""
+    with serve_workspace(tmp_path_factory.mktemp("formats"), files=SEVERAL) as one:
+        yield one
+
+
+def test_response_format_in_responses(several):
+    """OpenAI's responses have the format in `text`, the schema beside its type."""
+    client = several.open_sdk()
+    for wanted, expected in (
+        ({"type": "json_object"}, {"type": "json_object"}),
+        (FORMAT, {"type": "json_schema", "name": "mood", "schema": SCHEMA, "strict": True}),
+    ):
+        several.provider.follow(Says(text='{"mood": "calm"}'))
+        answer = hello(client, model="rita", response_format=wanted)
+        assert answer.choices[0].message.content == '{"mood": "calm"}'
+        newest = several.provider.requests[-1]
+        assert (newest.shape, newest.refused) == ("responses", "")
+        assert newest.body["text"]["format"] == expected
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_response_format_at_gemini(several, stream):
+    """Gemini has the type and the schema in `generationConfig`, with and without a stream."""
+    client = several.open_sdk()
+    for wanted, schema in (({"type": "json_object"}, None), (FORMAT, SCHEMA)):
+        several.provider.follow(Says(text='{"mood": "calm"}'))
+        answer = hello(client, model="gwen", response_format=wanted, stream=stream)
+        said = "".join(part.choices[0].delta.content or "" for part in answer if part.choices) if stream else ""
+        assert (said or answer.choices[0].message.content) == '{"mood": "calm"}'
+        newest = several.provider.requests[-1]
+        assert (newest.shape, newest.refused) == ("gemini", "")
+        settings = newest.body["generationConfig"]
+        assert settings["responseMimeType"] == "application/json"
+        assert settings.get("responseJsonSchema") == schema
+        assert newest.body["tools"], "the agent keeps its tools"
+
+
+def test_an_older_gemini_with_tools_refuses_a_format(several):
+    """A Gemini before 3 takes no format together with tools, so the request is 400 before the model is asked."""
+    asked = len(several.provider.requests)
+    with pytest.raises(openai.BadRequestError, match="together with tools") as refused:
+        hello(several.open_sdk(), model="otto", response_format=FORMAT)
+    assert refused.value.param == "response_format"
+    assert len(several.provider.requests) == asked
+
+
+def test_housekeeping_has_no_tools_and_takes_a_format(several):
+    """Housekeeping runs without tools, so that an older Gemini takes a format for it."""
+    several.provider.follow(Says(text='{"title": "Plums"}'))
+    with several.ask_as() as api:
+        body = {**HOUSEKEEPING["title"], "model": "otto", "response_format": {"type": "json_object"}}
+        answer = api.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    assert several.provider.body["generationConfig"]["responseMimeType"] == "application/json"
+    assert "tools" not in several.provider.body
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "refused"),
+    [
+        ({"responseJsonSchema": SCHEMA}, "gemini-3-pro", True),
+        ({"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}, "gemini-3-pro", False),
+        ({"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}, "gemini-2.5-flash", True),
+        (
+            {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA, "responseSchema": SCHEMA},
+            "gemini-3-pro",
+            True,
+        ),
+    ],
+)
+def test_the_fake_judges_as_gemini_does(settings, model, refused):
+    """The fake refuses a schema without its mime type, two schemas, and functions of an older model with JSON."""
+    tools = [{"functionDeclarations": [{"name": "look_up"}]}]
+    body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": tools, "generationConfig": settings}
+    with listen(Says(text="{}")) as provider:
+        answer = httpx2.post(f"{provider.url}/v1beta/models/{model}:generateContent", json=body)
+    assert answer.status_code == (400 if refused else 200), answer.text

@@ -163,3 +163,28 @@ def test_a_rule_that_could_hang(tmp_path):
     server = 'server: {housekeeping: ["(a+)+b"]}\n'
     with pytest.raises(ConfigError, match=r"foreword.yaml:\d+: server.housekeeping"):
         make_workspace(tmp_path, {**FILES, "foreword.yaml": FILES["foreword.yaml"] + server})
+
+
+PRICE = "{input_usd: 0, output_usd: 1000, cache_read_usd: 0, cache_write_usd: 0}"
+PRICES = f'models: {{"anthropic:claude-sonnet-5": {PRICE}}}\n'
+LIMIT = "{daily_usd: 1.2}"  # for one call of 1,000 tokens at most, and not for one more once 500 were spent
+
+
+@pytest.mark.parametrize(
+    ("budgets", "refused"),
+    [
+        (LIMIT, "the daily budget"),
+        (f'{{channels: {{"web:openai": {LIMIT}}}}}', "the daily budget"),
+        (f"{{users: {{alice: {LIMIT}}}}}", ""),
+    ],
+)
+def test_what_it_costs_counts_in_the_budgets(tmp_path, budgets, refused):
+    """Housekeeping uses up the daily budget of all and that of its channel, and not that of the person."""
+    files = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}{PRICES}budgets: {budgets}\n"}
+    long = Says(text="plum " * 500)
+    with serve_workspace(tmp_path, long, long, files=files) as served:
+        first, second = send(served, HOUSEKEEPING["title"]), send(served, HOUSEKEEPING["title"])
+    assert first.status_code == 200, first.text
+    assert first.json()["foreword"]["cost_usd"] == pytest.approx(0.5, abs=0.01)
+    assert second.status_code == (402 if refused else 200), second.text
+    assert refused in second.text

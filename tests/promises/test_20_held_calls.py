@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -139,14 +140,14 @@ class House:
         return "\n".join(message.text for row in rows for message in row.stretch.told)
 
 
-def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES):
+def play(folder, script, work, *, shop, channels=None, clock=None, files=FILES, **more):
     """Open a house with a shop and a scripted model, and do something in it."""
     moved = clock or MovedClock(NOON)
 
     @asynccontextmanager
     async def opened(url):
         workspace = make_workspace(folder, files)
-        options = Options(rhythm=LIVELY, further=shop.offer(), channels=channels or {}, clock=moved)
+        options = Options(rhythm=LIVELY, further=shop.offer(), channels=channels or {}, clock=moved, **more)
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
         async with open_gateway(workspace, environ, options) as gateway:
             yield House(folder, gateway, moved)
@@ -181,12 +182,12 @@ def test_nobody_listens(tmp_path, way):
 
     (text, (held,)), provider = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
     assert shop.orders == []
-    assert text.startswith("It waits.\n\nNothing was done yet. This waits for a yes:")
+    assert text.startswith("It waits.\n\nWaiting for your approval; nothing has run yet:")
     assert "order\n  item: milk\n  count: 2" in text
     assert all(f"{way}{held['held']}" in text for way in ("/allow ", "/deny ", "POST /api/held/"))
     assert "foreword chat" in text
     assert (held["name"], held["arguments"]) == ("order", GOODS)
-    assert f"The call is held as {held['held']}, and nothing was done" in json.dumps(provider.body)
+    assert f"It is held as {held['held']}." in json.dumps(provider.body)
 
 
 def read_stream(text):
@@ -234,7 +235,7 @@ def test_denied(tmp_path):
     (denied, late, said), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
     assert shop.orders == []
     assert (denied["allowed"], denied["turn"]) == (False, None)
-    assert (late.status_code, "was denied before" in late.text) == (409, True)
+    assert (late.status_code, "(order) is already denied" in late.text) == (409, True)
     assert "order was not run: alice denied it" in said
 
 
@@ -253,8 +254,8 @@ def test_expired(tmp_path):
 
     (late, said), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop, clock=clock)
     assert shop.orders == []
-    assert (late.status_code, "was expired before" in late.text) == (409, True)
-    assert "order was not run: nobody allowed it within 24 hours" in said
+    assert (late.status_code, "(order) is already expired" in late.text) == (409, True)
+    assert "expired after 24 hours" in said
 
 
 def test_lost_trust(tmp_path):
@@ -285,7 +286,7 @@ def test_gained_trust(tmp_path):
 
     answer, _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
     assert shop.orders == []
-    assert (answer.status_code, "has changed since order was called" in answer.text) == (409, True)
+    assert (answer.status_code, "access has changed since order was requested" in answer.text) == (409, True)
 
 
 def test_one_s_own(tmp_path):
@@ -304,13 +305,15 @@ def test_one_s_own(tmp_path):
 
 
 def test_restart(tmp_path):
-    """A held call survives a restart, and the same call of a session waits once."""
+    """A held call survives a restart; the same call of a session waits once, and each reply announces it."""
     shop = Shop()
 
     async def hold(house):
-        await house.hold()
-        _, held = await house.hold()
-        return held["held"]
+        replies = [await house.hold() for _ in range(2)]
+        assert len({held["held"] for _, held in replies}) == 1
+        for reply, held in replies:
+            assert f"/allow {held['held']}" in reply["reply"]
+        return replies[0][1]["held"]
 
     held, _ = play(tmp_path, (ORDER, Says(text="It waits."), ORDER, Says(text="Still.")), hold, shop=shop)
 
@@ -372,14 +375,14 @@ def test_telegram(tmp_path):
         await people.write(f"/allow_{held.id}")
         await until(lambda: ("1001", "Number 77.") in people.arrived)
         await people.write("/allow")
-        await until(lambda: ("1001", "Nothing waits for your yes.") in people.arrived)
+        await until(lambda: ("1001", "No calls are waiting for approval.") in people.arrived)
         return text, elsewhere
 
     script = (ORDER, Says(text="It waits."), Says(text="Number 77."))
     (text, elsewhere), _ = play(tmp_path, script, work, shop=shop, channels={"telegram": people})
     assert shop.orders == [GOODS]
-    assert "This waits for a yes" in text
-    assert elsewhere == ("-9", "This command works in private alone. Write to me directly.")
+    assert "Waiting for your approval" in text
+    assert elsewhere == ("-9", "This command works only in a private chat.")
 
 
 def test_allowed_from_another_place(tmp_path):
@@ -392,12 +395,92 @@ def test_allowed_from_another_place(tmp_path):
         assert await people.until(1) == ("666", "there is no such held call")
         assert shop.orders == []
         await people.write("/deny 00000000")
-        await people.write("/allow")
+        await people.write(f"/allow {held['held']}")
         await until(lambda: ("1001", "Number 77.") in people.arrived)
 
     script = (ORDER, Says(text="It waits."), Says(text="Number 77."))
     play(tmp_path, script, work, shop=shop, channels={"telegram": people})
     assert shop.orders == [GOODS]
+
+
+def test_a_bare_command_only_lists(tmp_path):
+    """/allow and /deny without an id list the one call that waits, and neither runs nor drops it."""
+    shop, people = Shop(), Messenger()
+
+    async def work(house):
+        _, held = await house.hold()
+        listed = []
+        for number, command in enumerate(("/allow", "/deny"), 1):
+            await people.write(command)
+            listed.append((await people.until(number))[1])
+        assert [one.id for one in await house.gateway.held.list("alice", Trust.FULL)] == [held["held"]]
+        return listed, held["held"]
+
+    (listed, held), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop, channels={"telegram": people})
+    assert shop.orders == []
+    assert all("item: milk" in text and f"/allow_{held} or /deny_{held}" in text for text in listed)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
+def test_an_answer_in_a_format(tmp_path, streamed):
+    """With a response_format the content stays as the model wrote it; `foreword.held` and a header have the call."""
+    shop = Shop()
+    schema = {"type": "object", "properties": {"done": {"type": "boolean"}}, "required": ["done"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "done", "schema": schema}}
+
+    async def work(house):
+        async with house.ask_as() as client:
+            said = [{"role": "user", "content": "Order milk."}]
+            body = {"model": "reid", "messages": said, "response_format": wanted, "stream": streamed}
+            answer = await client.post("/v1/chat/completions", json=body)
+            return answer, (await client.get("/api/held")).json()["held"]
+
+    (answer, waiting), _ = play(tmp_path, (ORDER, Says(text='{"done": false}')), work, shop=shop)
+    assert (len(waiting), shop.orders) == (1, [])
+    if streamed:
+        text, own = read_stream(answer.text), json.loads(answer.text.split("data: ")[-2])["foreword"]
+    else:
+        text, own = answer.json()["choices"][0]["message"]["content"], answer.json()["foreword"]
+        assert answer.headers["Foreword-Held"] == waiting[0]["held"]
+    assert json.loads(text) == {"done": False}
+    assert own["held"] == waiting
+
+
+def test_a_retry_after_the_call_was_allowed(tmp_path):
+    """An SDK's retry of the request whose call was held and allowed since gets the first reply, and no error."""
+    shop = Shop()
+
+    async def work(house):
+        async with house.ask_as() as client:
+            body = {"model": "reid", "messages": [{"role": "user", "content": "Order milk."}]}
+            first = await client.post("/v1/chat/completions", json=body, headers={"x-stainless-retry-count": "0"})
+            (held,) = (await client.get("/api/held")).json()["held"]
+            turn = (await house.decide(held["held"], allowed=True)).json()["turn"]
+            await house.gateway.wait(turn)
+            again = await client.post("/v1/chat/completions", json=body, headers={"x-stainless-retry-count": "1"})
+            return first.json(), again
+
+    (first, again), _ = play(tmp_path, (ORDER, Says(text="It waits."), Says(text="Done.")), work, shop=shop)
+    assert again.status_code == 200, again.text
+    assert again.json()["foreword"]["turn"] == first["foreword"]["turn"]
+    assert shop.orders == [GOODS]
+
+
+def test_a_note_is_no_notification(tmp_path):
+    """The note about a denied call is in the conversation, and is not listed as sent by the agent."""
+    shop = Shop()
+
+    async def work(house):
+        reply, held = await house.hold()
+        await house.decide(held["held"], allowed=False)
+        async with house.ask_as() as client:
+            listed = (await client.get("/api/notifications")).json()["notifications"]
+        shown = await house.gateway.sessions.list_notifications(reply["session"])
+        return listed, list(shown), await house.read(reply["session"])
+
+    (listed, shown, said), _ = play(tmp_path, (ORDER, Says(text="It waits.")), work, shop=shop)
+    assert (listed, shown) == ([], [])
+    assert "alice denied it" in said
 
 
 def test_scheduled(tmp_path):
@@ -417,14 +500,49 @@ def test_scheduled(tmp_path):
         )
         await house.gateway.accept(run)
         _, text = await people.until(1)
-        await people.write("/allow")
+        await people.write(re.search(r"/allow [0-9a-f]+", text)[0])
         await until(lambda: ("1001", "Number 77.") in people.arrived)
         return text
 
     script = (ORDER, Says(text="NO_ACTION_NEEDED"), Says(text="Number 77."))
     text, _ = play(tmp_path, script, work, shop=shop, channels={"telegram": people})
-    assert text.startswith("Nothing was done yet. This waits for a yes:")
+    assert text.startswith("Waiting for your approval; nothing has run yet:")
     assert shop.orders == [GOODS]
+
+
+def test_a_scheduled_write(tmp_path):
+    """A scheduled run holds `write_file` although its person planned it; it is listed, and runs once allowed."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    config = FILES["foreword.yaml"].replace('sonnet-5"', f'sonnet-5", directories: [{json.dumps(str(notes))}]')
+    shop, people = Shop(), Messenger()
+    letter = {"path": f"{notes}/diary.md", "text": "All is well.\n"}
+
+    async def work(house):
+        async with house.ask_as() as client:
+            plan = {"agent": "reid", "say": "Write the diary.", "at": "in 1 minute", "to": "telegram:1001"}
+            assert (await client.post("/api/schedules", json=plan)).status_code == 201
+            house.clock.move(61)
+            _, text = await people.until(1)
+            (held,) = (await client.get("/api/held")).json()["held"]
+            async with house.ask_as("bob") as other:
+                assert (await other.get("/api/held")).json() == {"held": []}
+            assert not (notes / "diary.md").exists()
+            allowed = await house.decide(held["held"], allowed=True)
+            await house.gateway.wait(allowed.json()["turn"])
+            assert (await client.get("/api/held")).json() == {"held": []}
+            await until(lambda: ("1001", "The diary is written.") in people.arrived)
+            return text, held
+
+    write = Says(calls=(Called(name="write_file", arguments=letter),))
+    script = (write, Says(text="It waits."), Says(text="The diary is written."))
+    files = {**FILES, "foreword.yaml": config}
+    more = {"channels": {"telegram": people}, "files": files, "scheduling": True}
+    (text, held), _ = play(tmp_path / "house", script, work, shop=shop, **more)
+    assert (held["name"], held["arguments"]) == ("write_file", letter)
+    assert text.startswith("It waits.\n\nNothing was done yet. This waits for a yes:")
+    assert f"/allow {held['held']}" in text or f"/allow_{held['held']}" in text
+    assert (notes / "diary.md").read_text(encoding="utf-8") == "All is well.\n"
 
 
 def test_an_unanswered_question(tmp_path):
@@ -502,30 +620,37 @@ class RealClock:
 
 
 def test_the_terminal(tmp_path):
-    """A message on stdin holds a call; `foreword chat /allow` runs it, and `/deny` drops it."""
+    """`foreword chat "/allow ID"` runs a held call and `/deny ID` drops one; piped or without an id neither does."""
     make_workspace(tmp_path, FILES)
     wish = Says(calls=(Called(name="update_instructions", arguments={"instructions": "Be brief."}),))
 
-    def chat(words, url):
+    def chat(words, url, piped=""):
         environ = {**os.environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
-        command = [sys.executable, "-m", "foreword", "-w", str(tmp_path), "chat", words]
+        command = [sys.executable, "-m", "foreword", "-w", str(tmp_path), "chat", *([words] if words else [])]
         return subprocess.run(
-            command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=300
+            command, env=environ, input=piped, capture_output=True, text=True, check=True, timeout=300
         ).stdout
 
     def show():
         command = [sys.executable, "-m", "foreword", "-w", str(tmp_path), "instructions", "show"]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
-    with listen(wish, Says(text="It waits."), Says(text="From now on."), wish, Says(text="It waits.")) as provider:
+    script = (wish, Says(text="It waits."), Says(text="Type it."), Says(text="From now on."), wish, Says(text="Again."))
+    with listen(*script) as provider:
         held = chat("Be brief from now on.", provider.url)
-        assert "This waits for a yes" in held
+        assert "Waiting for your approval" in held
         assert "Be brief." not in show()
-        assert "From now on." in chat("/allow", provider.url)
+        command = re.search(r"/allow [0-9a-f]+", held)[0]
+        assert "Type it." in chat("", provider.url, f"{command}\n")
+        assert command in json.dumps(provider.body["messages"][-1])  # as a message
+        for bare in ("/allow", "/deny"):
+            assert command in chat(bare, provider.url)
+        assert "Be brief." not in show()
+        assert "From now on." in chat(command, provider.url)
         assert "Be brief." in show()
-        chat("Once more.", provider.url)
-        assert "denied" in chat("/deny", provider.url)
-        assert "no call waits" in chat("/allow", provider.url)
+        dropped = re.search(r"/deny [0-9a-f]+", chat("Once more.", provider.url))[0]
+        assert "denied" in chat(dropped, provider.url)
+        assert "no calls are waiting" in chat("/allow", provider.url)
 
 
 def test_export_and_erasure(tmp_path):

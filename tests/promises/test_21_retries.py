@@ -3,15 +3,18 @@
 import json
 import threading
 from contextlib import closing
+from dataclasses import replace
 from http.client import HTTPConnection
+from time import sleep
 
 import pytest
-from served import FILES, serve_workspace
+from served import FILES, QUICK, serve_workspace
 
-from foreword.testing import Called, Hangs, Says
+from foreword.testing import NOON, Called, Hangs, MovedClock, Says
 from waiting import wait
 
 RETRY = {"x-stainless-retry-count": "1"}
+SESSION = "X-Foreword-Session"
 FIRST = {"x-stainless-retry-count": "0"}
 STOPPING = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}server: {{on_disconnect: stop}}\n"}
 SLOW = Hangs(seconds=120, text="Once upon a time there was a plum tree by the wall")
@@ -130,6 +133,48 @@ def test_another_body_under_the_same_key(served, path, body, other):
     assert len(served.provider.requests) == 1
 
 
+@pytest.mark.parametrize("headers", [{"Idempotency-Key": "k1"}, RETRY], ids=["key", "sdk"])
+def test_a_retry_belongs_to_its_session(served, headers):
+    """The same body in another session is another message; under the same key it is 422."""
+    served.provider.follow(*(Says(text=f"Answer {number}.") for number in range(4)))
+    with served.ask_as() as client:
+        opened = [client.post("/v1/chat/completions", json=talk(text)).json() for text in ("One", "Two")]
+        named = [{SESSION: one["foreword"]["session"]} for one in opened]
+        first = headers if "Idempotency-Key" in headers else FIRST
+        before = client.post("/v1/chat/completions", json=talk("Hi"), headers=named[0] | first).json()
+        same = client.post("/v1/chat/completions", json=talk("Hi"), headers=named[0] | headers).json()
+        other = client.post("/v1/chat/completions", json=talk("Hi"), headers=named[1] | headers)
+    assert same["foreword"]["turn"] == before["foreword"]["turn"]
+    if "Idempotency-Key" in headers:
+        error = other.json()["error"]
+        assert (other.status_code, error["code"]) == (422, "idempotency_key_reused"), other.text
+        assert error["message"] == "this idempotency key was used for a different request"
+    else:
+        assert other.json()["foreword"]["session"] == named[1][SESSION]
+
+
+def test_a_retry_whose_first_try_never_arrived(served):
+    """A retry does not join an older message with the same words once the conversation has gone on."""
+    served.provider.follow(*(Says(text=f"Answer {number}.") for number in range(3)))
+    with served.ask_as() as client:
+        older = client.post("/api/turns", json={"text": "Again"}, headers=FIRST).json()
+        client.post("/api/turns", json={"text": "Go on"}, headers=FIRST)
+        retried = client.post("/api/turns", json={"text": "Again"}, headers=RETRY).json()
+    assert (older["reply"], retried["reply"]) == ("Answer 0.", "Answer 2.")
+
+
+@pytest.mark.parametrize(("seconds", "joined"), [(59, True), (61, False)])
+def test_a_late_retry_is_a_new_message(tmp_path, seconds, joined):
+    """A retry gets the reply of a finished turn for 60 seconds; later it is a new message."""
+    clock = MovedClock(NOON)
+    script = (Says(text="One."), Says(text="Two."))
+    with serve_workspace(tmp_path, *script, options=replace(QUICK, clock=clock)) as served, served.ask_as() as client:
+        before = client.post("/api/turns", json={"text": "Tell"}, headers=FIRST).json()
+        clock.move(seconds)
+        after = client.post("/api/turns", json={"text": "Tell"}, headers=RETRY).json()
+    assert (before["turn"] == after["turn"]) is joined
+
+
 def test_keys_belong_to_a_token(served):
     """The same key or the same retry with another token, of the same person or of another, is another message."""
     served.provider.follow(*(Says(text=f"Answer {number}.") for number in range(3)))
@@ -197,6 +242,27 @@ def test_another_client_still_waits(tmp_path):
         hang_up(client, "/v1/chat/completions", talk("Tell", stream=True), key)
         thread.join()
     assert answers[0].json()["choices"][0]["message"]["content"] == "The end."
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
+def test_both_clients_hang_up(tmp_path, streamed):
+    """With `on_disconnect: stop` a turn is stopped when both of its clients have hung up."""
+    with serve_workspace(tmp_path, SLOW, files=STOPPING) as served, served.ask_as() as client:
+        key = {"Idempotency-Key": "k1"}
+        headers = {**key, "Authorization": client.headers["Authorization"], "Content-Type": "application/json"}
+        place = served.url.removeprefix("http://")
+        with closing(HTTPConnection(place)) as first, closing(HTTPConnection(place)) as second:
+            first.request("POST", "/v1/chat/completions", json.dumps(talk("Tell")), headers)
+            wait(lambda: served.provider.requests)
+            second.request("POST", "/v1/chat/completions", json.dumps(talk("Tell", stream=streamed)), headers)
+            if streamed:
+                second.getresponse().readline()
+            sleep(0.5)  # for the server to see the second client
+            first.close()
+            sleep(0.5)  # and that the first one has gone
+            assert served.list_events(type="turn_completed") == []
+        rows = wait(lambda: served.list_events(type="turn_completed"))
+    assert rows[0]["metadata"]["outcome"] == "stopped"
 
 
 def test_a_retry_of_a_stopped_turn(tmp_path):

@@ -78,6 +78,25 @@ def test_a_failed_tool_is_an_error_for_openai(shared):
     assert "error" in json.loads(result["content"])
 
 
+def test_a_failed_tool_is_an_error_for_gemini(tmp_path):
+    """At Gemini the result of a tool that failed has the key `error`; one that worked has not."""
+    config = FILES["foreword.yaml"].replace("openai:gpt-5", "google:gemini-3-pro")
+    with serve_workspace(tmp_path, files={**FILES, "foreword.yaml": config}) as served:
+        calls = (
+            Called(name="memory_get", arguments={"path": "nothing.md"}),
+            Called(name="memory_list", arguments={}),
+        )
+        served.provider.follow(Says(text="Let me look.", calls=calls), Says(text="Nothing."))
+        messages = [{"role": "user", "content": "What is in nothing.md?"}]
+        answer = served.open_sdk().chat.completions.create(model="ada", messages=messages)
+        assert answer.choices[0].message.content.endswith("Nothing.")
+        newest = served.provider.requests[-1]
+    assert (newest.shape, newest.refused) == ("gemini", "")
+    failed, worked = [part["functionResponse"] for part in newest.body["contents"][-1]["parts"]]
+    assert "nothing.md" in failed["response"]["error"]
+    assert "error" not in worked["response"]
+
+
 def test_every_answer_has_a_request_id(shared):
     """Every answer has a request id of its own, and an error has the same one in its body and in the log."""
     with shared.ask_as() as client:

@@ -1,26 +1,32 @@
 """Item 24: the output of `serve` stays bounded under a flood, and repeated lines are counted."""
 
+import asyncio
 import io
 import json
 import logging
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import httpx2
 import pytest
-from recorded_house import CONFIG, read_events
+from recorded_house import CONFIG, open_house, read_events
 
+from foreword.config.telegram import TelegramBot
 from foreword.events.console import Console, ConsoleLimits, log_to
+from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
+from foreword.gateway.channels.telegram.manners import Manners
 from foreword.gateway.tokens import Tokens
-from foreword.testing import Refuses, listen, write_files
-from waiting import wait
+from foreword.testing import Errs, Refuses, listen, listen_telegram, write_files
+from waiting import until, wait
 
 REPEATED = re.compile(r" repeated ([\d,]+) times? in \d+ s: ")
 LEFT_OUT = re.compile(r" left out ([\d,]+) other lines? in \d+ s")
@@ -128,12 +134,24 @@ def test_libraries_log_through_it():
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ warn \[uvicorn.error\] Invalid HTTP request received.", first)
 
 
+def test_ids_of_requests_do_not_tell_lines_apart():
+    """Lines that differ in the ids of their request and session alone are of one kind."""
+    stream = io.StringIO()
+    console = Console(stream)
+    for number in range(1_000):
+        ids = f"session={number * 7919:032x} request_id=req_{number * 104729:024x}"
+        console.write(f"2026-11-16T02:47:03Z [channel] message_received user=alice {ids} turn={number:08x}\n")
+    console.close()
+    assert len(stream.getvalue().splitlines()) == 21
+    assert "repeated 980 times" in stream.getvalue()
+
+
 @contextmanager
 def serving(folder, url, log):
-    """Run `foreword serve` with its stderr in a file, and give its address and its process."""
+    """Run `foreword serve` with its stderr in a file or a pipe, and give its address and its process."""
     environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url, "PYTHONPATH": ":".join(sys.path)}
     command = [sys.executable, "-m", "foreword", "-w", str(folder), "serve", "--port", "0", "--json"]
-    with open(log, "w") as err:
+    with open(log, "w") if isinstance(log, os.PathLike) else nullcontext(log) as err:
         process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=err, text=True)
     try:
         yield json.loads(process.stdout.readline())["address"], process
@@ -174,3 +192,63 @@ def test_a_flood_of_requests_and_a_failing_provider(tmp_path):
     assert len(refused) < 250
     assert sum(row["metadata"].get("unrecorded", 0) for row in refused) + len(refused) <= 300
     assert os.path.getsize(folder / ".foreword" / "events.sqlite") < 3_000_000
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limit of another process is set on Linux alone")
+def test_a_full_disk(tmp_path):
+    """While no file can grow, each message is refused with 503, and the log counts the same lines; then all is well."""
+    folder, text = tmp_path / "w", []
+    write_files(str(folder), {"foreword.yaml": CONFIG + "server: {rate: 100000}\n", "SOUL.md": "Calm.\n"})
+    with Tokens(str(folder / ".foreword")) as tokens:
+        headers = {"Authorization": f"Bearer {tokens.create('alice', ('alice', 'bob')).secret}"}
+    with listen() as provider, serving(folder, provider.url, subprocess.PIPE) as (address, process):
+        reading = threading.Thread(target=lambda: text.extend(process.stderr))
+        reading.start()
+        with httpx2.Client(base_url=address, timeout=120, headers=headers) as client:
+            assert client.post("/api/turns", json={"text": "Hello"}).status_code == 200
+            before = resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))
+            answers = [client.post("/api/turns", json={"text": "Hello"}) for _ in range(150)]
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, before)
+            assert {answer.status_code for answer in answers} == {503}
+            again = wait(lambda: (answer := client.post("/api/turns", json={"text": "Hi"})).is_success and answer)
+            assert again.json()["reply"] == "Yes."
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0
+        reading.join(60)
+    log = "".join(text)
+    assert len(log) < 40_000
+    assert count_all(log, "NotKept: the message could not be kept") >= 150
+    assert re.search(r"repeated 1[\d,]+ times in \d+ s: .*NotKept", log)
+
+
+@pytest.mark.parametrize("statuses", [(502,), (502, 409)])
+def test_a_broken_channel(tmp_path, statuses):
+    """A Telegram API that fails every poll is told once; one that fails in turns is told a few times and counted."""
+    stream, polls = io.StringIO(), 400
+
+    def fail(method, _):
+        asked = sum(name.lower() == "getupdates" for name, _ in bot.calls)
+        return Errs(status=statuses[asked % len(statuses)]) if method.lower() == "getupdates" else None
+
+    async def run():
+        settings = Circumstances(manners=Manners(poll=1, waits=(0.0,)), moves=str(tmp_path / "moves.json"))
+
+        def opens(tell):
+            return open_telegram(bot.token, TelegramBot(api=bot.url), replace(settings, tell=tell))
+
+        async with open_house(tmp_path / "w", tree=console, opens={"telegram": opens}):
+            await until(lambda: len(bot.calls) >= polls)
+
+    with listen_telegram() as bot:
+        bot.choose = fail
+        console = Console(stream)
+        with log_to(console):
+            asyncio.run(run())
+    text = stream.getvalue()
+    assert len(text) < 20_000
+    told = count_all(text, "Telegram cannot be reached") + count_all(text, "somebody else asks")
+    if len(statuses) == 1:
+        assert told == 1
+    else:
+        assert told >= polls - 5
+        assert REPEATED.search(text)

@@ -96,10 +96,14 @@ def test_responses(items, words):
 
 SAID = {"role": "user", "parts": [{"text": "Hi"}]}
 CALLED = {"role": "model", "parts": [{"functionCall": {"name": "x"}}]}
-ANSWERED = {"role": "user", "parts": [{"functionResponse": {"name": "x"}}]}
+ANSWERED = {"role": "user", "parts": [{"functionResponse": {"name": "x", "response": {"error": "no"}}}]}
 GEMINI = [
     ([SAID], ""),
     ([SAID, CALLED, ANSWERED], ""),
+    (
+        [SAID, CALLED, {"role": "user", "parts": [{"functionResponse": {"name": "x", "response": "no"}}]}],
+        "response is an object",
+    ),
     ([SAID, CALLED, SAID], "number of function response parts"),
     ([SAID, {"role": "model", "parts": [{"text": "x"}]}, ANSWERED], "number of function response parts"),
     ([{"role": "assistant", "parts": [{"text": "x"}]}], "role is user or model"),

@@ -1,18 +1,23 @@
 """Examining what agents work with: the model that would answer, their directories, and their servers of tools."""
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from foreword.cli.checks import Check, accept, doubt, refuse
+from foreword.cli.output import count
 from foreword.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
     from foreword.config.environment import Secrets
-    from foreword.config.schema import Agent, Config
+    from foreword.config.schema import Agent, Config, Server
+    from foreword.runtime.connection import Listing
     from foreword.workspace import Workspace
 
 SET = "in the environment or in .env"
+START_SECONDS, LIST_SECONDS = 20.0, 10.0  # for which a server of tools is waited for
 
 
 def check_provider(subject: str, model: str, config: "Config", secrets: "Secrets") -> Iterator[Check]:
@@ -90,10 +95,65 @@ def check_directories(subject: str, agent: "Agent", workspace: "Workspace") -> I
 
 
 def check_servers(subject: str, agent: "Agent") -> Iterator[Check]:
-    """Check that the programs of an agent's servers can be found; one with a PATH of its own is looked for there."""
-    from shutil import which
-
+    """Check that the programs of an agent's servers can be found."""
     for server in agent.mcp:
-        if server.command and "PATH" not in server.env and not which(server.command[0]):
+        if is_missing(server):
             message = f"the program {server.command[0]} of its MCP server is not found"
             yield doubt(subject, message, "install it, or write its whole path")
+
+
+def is_missing(server: "Server") -> bool:
+    """Whether the program of a server is not found; one with a PATH of its own is looked for there."""
+    from shutil import which
+
+    return bool(server.command) and "PATH" not in server.env and not which(server.command[0])
+
+
+def show_server(server: "Server") -> str:
+    """Show a server by its configured name, its program or its host; what follows a program may be a secret."""
+    program = os.path.basename(server.command[0]) if server.command else ""
+    return server.name or program or urlsplit(server.url).hostname or ""
+
+
+def check_mcp_servers(config: "Config", secrets: "Secrets") -> Iterator[Check]:
+    """Start every server of tools once, and name the tools that it does not offer to an agent, with the reason."""
+    from importlib.util import find_spec
+
+    from foreword.runtime.offer import choose_name, make_offer, name_servers
+    from foreword.runtime.serving import list_keys, make_key
+
+    servers = list_keys(config)
+    if not servers:
+        return
+    if find_spec("mcp") is None:
+        yield doubt("mcp", "mcp is not installed, so no server of tools is used", "pip install 'foreword[gateway]'")
+        return
+    listings = asyncio.run(list_tools(servers, {**secrets.dotenv, **secrets.environ}))
+    for name, agent in config.agents.items():
+        for known, server in zip(name_servers(agent.mcp), agent.mcp, strict=True):
+            found = listings[make_key(server)]
+            if isinstance(found, str):
+                if not is_missing(server):  # reported with the agent
+                    yield doubt(f"agent {name}", f"its MCP server {show_server(server)} is not used: {found}")
+                continue
+            own = choose_name(server, found, known, ())
+            offer = make_offer(own, server, found, ())
+            yield accept(f"mcp server {own}", f"offers agent {name} {count(len(offer.originals), 'tool')}")
+            yield from (doubt(f"mcp server {own}", fault) for fault in offer.faults)
+
+
+async def list_tools(servers: "Mapping[str, Server]", environ: Mapping[str, str]) -> "Mapping[str, Listing | str]":
+    """Ask servers what they offer, all at once; return the reason in place of a list where one cannot be used."""
+    from foreword.runtime.child import ServerError, Times
+    from foreword.runtime.connection import Connection
+
+    async def ask(server: "Server") -> "Listing | str":
+        connection = Connection(server, environ, Times(starting=START_SECONDS, listing=LIST_SECONDS))
+        try:
+            return await connection.list()
+        except ServerError as error:
+            return str(error)
+        finally:
+            await connection.close()
+
+    return dict(zip(servers, await asyncio.gather(*map(ask, servers.values())), strict=True))

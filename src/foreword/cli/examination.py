@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from foreword.cli.caches import check_caches
 from foreword.cli.checks import Check, accept, doubt, refuse
-from foreword.cli.equipment import check_directories, check_model_servers, check_provider, check_servers, check_telegram
+from foreword.cli.equipment import (
+    check_directories,
+    check_mcp_servers,
+    check_model_servers,
+    check_provider,
+    check_servers,
+    check_telegram,
+)
 from foreword.cli.output import count
 from foreword.cli.place import open_folder
 from foreword.cli.stores import check_stores
@@ -79,6 +86,7 @@ def check_agents(workspace: "Workspace") -> Iterator[Check]:
         yield from check_provider(subject, agent.model, workspace.config, secrets)
         yield from check_directories(subject, agent, workspace)
         yield from check_servers(subject, agent)
+    yield from check_mcp_servers(workspace.config, secrets)
     yield from check_model_servers(workspace.config, secrets)
     yield from check_telegram(workspace.config, secrets)
 

@@ -25,7 +25,8 @@ MAX_KIND_CHARS = 300  # by which two entries are compared
 MAX_SUMMARY_CHARS = 200  # of an entry that is quoted with its count
 LEVELS = {"WARNING": "warn ", "ERROR": "error ", "CRITICAL": "error "}
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ")
-VARYING = re.compile(r"\b[0-9a-f]*\d[0-9a-f]*(?:[.,:][0-9a-f]*\d[0-9a-f]*)*(?:ms|s)?\b|0x[0-9a-f]+", re.IGNORECASE)
+NUMBER = r"[0-9a-f]*\d[0-9a-f]*"
+VARYING = re.compile(rf"(?:\b|(?<=_)){NUMBER}(?:[.,:]{NUMBER})*(?:ms|s)?\b|0x[0-9a-f]+", re.IGNORECASE)
 
 
 class Output(Protocol):

@@ -22,11 +22,14 @@ from foreword.turn import Message
 ROUGHLY = 3  # characters to a token, where no model is known to count by
 FEW = 400  # hashes that are asked for at once
 RECENT_SESSIONS = 20  # of one person, among which an interrupted one is looked for
-RETRY_WINDOW = timedelta(minutes=30)  # the SDKs try three times, and wait ten minutes for each
+RETRY_WINDOW = timedelta(seconds=60)  # after the end of a turn; a later request is a new message
 RUNNING_WINDOW = timedelta(days=1)  # no turn is tried for longer
+# Only the newest message of a session can be the one whose answer got lost; the run of a held call is no message.
 RETRIED = """
 SELECT id, session_id, text, request FROM turns
-WHERE user_id = :user AND channel = :channel AND received > :day AND (finished IS NULL OR received > :recent)
+WHERE user_id = :user AND channel = :channel AND received > :day AND (finished IS NULL OR finished > :recent
+    AND NOT EXISTS (SELECT 1 FROM turns AS later WHERE later.session_id = turns.session_id
+        AND later.number > turns.number AND coalesce(json_extract(later.request, '$.held'), '') = ''))
 AND state NOT IN ('stopped', 'failed')
 AND json_extract(request, '$.request.token') = :token AND json_extract(request, '$.request.digest') = :digest
 ORDER BY number DESC LIMIT 1"""
@@ -111,13 +114,13 @@ def find_repeated(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now
         return None
     if session.lane.clearance > lane.clearance:
         raise NotFound("turn")
-    if row[2] != incoming.text or read_digest(row[3]) != incoming.request.digest:
-        raise KeyReused("this key belongs to another message; send a new message under a key of its own")
+    if incoming.key and (row[2] != incoming.text or read_digest(row[3]) != incoming.request.digest):
+        raise KeyReused("this idempotency key was used for a different request")
     return Admitted(session=session, turn=row[0])
 
 
 def find_retried(state: sqlite3.Connection, incoming: Incoming, now: datetime) -> tuple[str, str, str, str] | None:
-    """Find the newest turn of the same request with the same token that has an answer or will have one."""
+    """Find the turn of the first try: the same request with the same token, still running or answered just now."""
     wanted = {
         "user": incoming.user,
         "channel": incoming.channel,
@@ -146,8 +149,8 @@ def find_named(state: sqlite3.Connection, identifier: str, lane: Lane) -> Sessio
         raise NotFound("session")
     if session.lane.clearance < lane.clearance:
         raise WrongSession(
-            f"this session was begun at {session.lane.clearance} and keeps that for life; "
-            f"you are {lane.clearance} now, so begin a new one"
+            f"this session has {session.lane.clearance} clearance and you now have {lane.clearance}; "
+            "start a new session"
         )
     if (session.lane.agent, session.lane.channel) != (lane.agent, lane.channel):
         raise WrongSession(

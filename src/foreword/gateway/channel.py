@@ -84,6 +84,15 @@ Tell = Callable[[str, Level], None]
 """Tells the owner, in words, that something happened on a channel which belongs to no message."""
 
 
+class NotKept(ForewordError):
+    """A message could not be kept, so it was not accepted; the words say why."""
+
+    def __init__(self, words: str, *, is_recorded: bool = False) -> None:
+        super().__init__(words)
+        self.is_recorded = is_recorded
+        """Whether the event log has it already: one failure is one error row."""
+
+
 class NotDelivered(ForewordError):
     """A channel did not take a part; nothing of it arrived, and trying again may help."""
 

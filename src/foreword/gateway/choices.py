@@ -51,8 +51,11 @@ class Choices:
             self._opened.add(model)
         return model
 
-    async def judge_format(self, agent: str, wanted: str) -> str:
-        """Say why the model of an agent does not take a response format; nothing where it does."""
+    async def judge_format(self, agent: str, wanted: str, *, housekeeping: bool) -> str:
+        """Say why the model of an agent does not take a response format; nothing where it does.
+
+        Housekeeping has no tools, which some models do not take together with a format.
+        """
         model = await self.choose(agent)
-        tools = find_facts(model, self._workspace.config.models).tools
+        tools = not housekeeping and find_facts(model, self._workspace.config.models).tools
         return find_refusal(self._models.find(model), wanted, model, tools=tools)

@@ -17,8 +17,9 @@ from foreword.workspace import Workspace
 
 _TYPED = re.compile(r"/(plan|project|drop)(?:@\w+)?(?:\s+(.*?))?\s*", re.IGNORECASE | re.DOTALL)
 _DECISION = re.compile(r"/(allow|deny)(?:_([0-9a-f]+))?(?:@\w+)?(?:\s+([0-9a-f]+))?", re.IGNORECASE)
-PRIVATE_ONLY = "This command works in private alone. Write to me directly."
-NOTHING_WAITS = "No message of yours waits for an answer."
+PRIVATE_ONLY = "This command works only in a private chat."
+NOTHING_WAITS = "You have no unanswered messages."
+HOW_TO_DROP = "Write /drop for the newest unanswered message, or /drop all."
 
 
 @frozen(eq=True)
@@ -67,7 +68,7 @@ def show_plan(state: sqlite3.Connection, session: Session | None) -> str:
     on = bool(session and session.plan)
     said = f"Plan mode is {'on: I plan and do nothing' if on else 'off'}. /plan {'off' if on else 'on'} switches it."
     plan = find_newest(state, session.id) if session else None
-    return f"{said}\n\nThe newest plan ({plan.state}); /plan accept has it done:\n\n{plan.text}" if plan else said
+    return f"{said}\n\nThe newest plan ({plan.state}); /plan accept runs it:\n\n{plan.text}" if plan else said
 
 
 def change_plan(state: sqlite3.Connection, session: Session, rest: str, _: Workspace) -> str:

@@ -27,7 +27,7 @@ from foreword.events.span import read_traceparent
 from foreword.events.trace import Timepiece, Trace, describe_error
 from foreword.gateway.admission import admit, find_admitted, find_named, summarise_before
 from foreword.gateway.belonging import begin, find_context
-from foreword.gateway.channel import Heard
+from foreword.gateway.channel import Heard, NotKept
 from foreword.gateway.checking import check
 from foreword.gateway.choices import Choices
 from foreword.gateway.held_calls import HeldCalls
@@ -57,10 +57,6 @@ if TYPE_CHECKING:
 ELSEWHERE = 0.5  # seconds between two looks at a turn that another process works on
 GOING = "this gateway is about to end; write again in a moment"
 UNKEPT = "the message could not be kept ({}), so it was not accepted; try again later"
-
-
-class NotKept(ForewordError):
-    """A message could not be kept, so it was not accepted; the words say why."""
 
 
 class Closing(ForewordError):
@@ -168,12 +164,7 @@ class Gateway:
             def unsealed(fault: Exception) -> None:
                 received.tell(EventType.CHANNEL_ERROR, level=Level.ERROR, **describe_error(fault))
 
-            try:
-                got = await self._inbox.add(arrival, self._start, unsealed)
-            except BaseException:
-                if running.task is None:
-                    del self._known[trace.id]
-                raise
+            got = await self._keep(arrival, unsealed)
         if isinstance(got, Accepted):
             if got.repeated:  # it was delivered twice at the same moment
                 self._end(trace.id, running)
@@ -182,6 +173,17 @@ class Gateway:
                 if (await self._find(trace.id)).state is State.QUEUED:
                     self._end(trace.id, running)
         return Accepted(turn=trace.id, session=session.id)
+
+    async def _keep(self, arrival: Arrival, unsealed: Callable[[Exception], None]) -> Claimed | Accepted:
+        """Store a message, or raise NotKept; the step of the caller records that."""
+        try:
+            return await self._inbox.add(arrival, self._start, unsealed)
+        except BaseException as error:
+            if self._known[arrival.turn].task is None:
+                del self._known[arrival.turn]
+            if isinstance(error, sqlite3.Error):
+                raise NotKept(UNKEPT.format(error), is_recorded=True) from error
+            raise
 
     async def hear(self, turn: str) -> AsyncIterator[Delta]:
         """Hear a turn: what it said so far, then each piece, until it has ended or is left for later."""
@@ -234,9 +236,9 @@ class Gateway:
         assert self._working is not None
         return await self._working.assemble(turn)
 
-    async def judge_format(self, agent: str, wanted: str) -> str:
+    async def judge_format(self, agent: str, wanted: str, *, housekeeping: bool) -> str:
         """Say why the model of an agent does not take a response format; nothing where it does."""
-        return await self._choices.judge_format(agent, wanted)
+        return await self._choices.judge_format(agent, wanted, housekeeping=housekeeping)
 
     async def retry(self, session: str = "") -> int:
         """Try the queued messages of a session now, or all of them; return how many there are."""

@@ -1,8 +1,8 @@
-"""Held calls: tool calls that need a person's yes and wait for it.
+"""Held calls: tool calls that wait for a person's approval.
 
 A held call has not run. It is stored with its exact arguments and belongs to the person whose turn made it. When that
-person allows it, it becomes a turn of its own session (`Incoming.held`): the inbox marks it as allowed in the same
-transaction that accepts the turn, so it runs at most once.
+person allows it, it becomes a turn of its session (`Incoming.held`). The inbox marks it as allowed in the transaction
+that accepts the turn, so it runs at most once.
 """
 
 import json
@@ -22,7 +22,7 @@ from foreword.frozen import frozen
 from foreword.gateway.belonging import find_context
 from foreword.gateway.lane import find_lane
 from foreword.gateway.letter import Letter, post
-from foreword.gateway.message import Accepted, Incoming, NotFound
+from foreword.gateway.message import Accepted, ClientRequest, Incoming, NotFound
 from foreword.gateway.moment import read_moment, write_moment
 from foreword.gateway.past import Kind, Piece, add_piece, find_newest_beginning
 from foreword.gateway.request import read_request
@@ -44,14 +44,11 @@ CHARS_PER_TOKEN = 3  # roughly, where no model is known
 
 ALLOWED = "I allow the call {id} of {name}, which was held."
 DENIED = "{name} was not run: {user} denied it (call {id})."
-EXPIRED = "{name} was not run: nobody allowed it within 24 hours (call {id})."
-REVOKED = "what you may see has changed since {name} was called, so call {id} is not run"
-OVER = "call {id} of {name} was {state} before"
-TOO_MANY = "{name} was not called: {count} calls of this person wait for a yes already. Nothing was done or stored."
-HELD = (
-    "{name} was not called: it needs a person's yes. The call is held as {id}, and nothing was done. "
-    "Do not call it again for this; tell the person that it waits. How to allow it is added below your reply."
-)
+EXPIRED = "{name} was not run: call {id} expired after 24 hours."
+REVOKED = "call {id} was not run: your access has changed since {name} was requested"
+OVER = "call {id} ({name}) is already {state}"
+TOO_MANY = "{name} was not called: {count} calls already await this person's approval."
+HELD = "{name} was not called: it needs approval. It is held as {id}. Do not retry; tell the person it is waiting."
 
 COLUMNS = (
     "held_calls.id, held_calls.turn_id, held_calls.session_id, sessions.agent, sessions.channel, held_calls.user_id,"
@@ -62,24 +59,24 @@ TABLES = "held_calls JOIN sessions ON sessions.id = held_calls.session_id"
 
 
 class HeldState(Word):
-    """What became of a held call."""
+    """The state of a held call."""
 
     WAITING = "waiting"
     ALLOWED = "allowed"
-    """A turn runs it, or has run it."""
+    """A turn runs it or has run it."""
     DENIED = "denied"
     EXPIRED = "expired"
     REFUSED = "refused"
-    """The person who asked is not cleared as the session is any more."""
+    """The person no longer has the clearance of the session."""
 
 
 @frozen(eq=True)
 class HeldCall:
-    """A tool call that waits for a yes, or waited."""
+    """A tool call that waits for approval, or waited for it."""
 
     id: str
     turn: str
-    """The turn that made it."""
+    """The newest turn that made it."""
     session: str
     agent: str
     channel: str
@@ -95,7 +92,7 @@ class HeldCall:
     run: str = ""
     """The turn that runs it."""
     result: str | None = None
-    """What the tool answered."""
+    """The answer of the tool."""
 
 
 class HeldCalls:
@@ -116,16 +113,20 @@ class HeldCalls:
         self._accept = accept
 
     async def list(self, user: str, clearance: Trust) -> Sequence[HeldCall]:
-        """List the calls of a person that wait and may be seen at a clearance, the oldest first."""
+        """List the waiting calls of a person at or below a clearance, the oldest first."""
         now = self._clock()
         return await self._writer.look(lambda state: list_waiting(state, user, clearance, now))
 
-    async def choose(self, user: str, clearance: Trust, named: str) -> HeldCall | Sequence[HeldCall]:
-        """Find the call that is named; without a name the only one that waits, else all that do."""
-        if named:
-            return await self._get(user, clearance, named)
-        waiting = await self.list(user, clearance)
-        return waiting[0] if len(waiting) == 1 else waiting
+    async def list_of_turn(self, turn: str) -> Sequence[HeldCall]:
+        """List the waiting calls of a turn, the oldest first."""
+        return await self._writer.look(lambda state: list_of_turn(state, turn))
+
+    async def get(self, user: str, clearance: Trust, identifier: str) -> HeldCall:
+        """Return a call of a person at or below a clearance; raise NotFound for any other."""
+        held = await self._writer.look(lambda state: find_held(state, identifier.strip().lower()))
+        if held is None or held.user != user or held.clearance > clearance:
+            raise NotFound("held call")
+        return held
 
     async def allow(
         self,
@@ -136,12 +137,12 @@ class HeldCalls:
         asks: bool = False,
         answer_to: tuple[str, str] = ("", ""),
     ) -> Accepted:
-        """Run a held call as a turn of its session; allowed twice, it is one turn.
+        """Run a held call as a turn of its session; a second approval returns the same turn.
 
-        `asks` is whether the person who allows it can be asked about further calls. `answer_to` is a channel and an
-        address of theirs: the reply goes there if the session itself has no address.
+        `asks` is whether the person can be asked about further calls. The reply goes to `answer_to`, a channel and an
+        address, if the session has no address.
         """
-        held = await self._get(user, clearance, identifier)
+        held = await self.get(user, clearance, identifier)
         if held.state is HeldState.ALLOWED:
             return Accepted(turn=held.run, session=held.session, repeated=True)
         if held.state is not HeldState.WAITING or held.expires <= self._clock():
@@ -158,30 +159,24 @@ class HeldCalls:
 
     async def deny(self, user: str, clearance: Trust, identifier: str) -> HeldCall:
         """Drop a held call, and record that in its session."""
-        held = await self._get(user, clearance, identifier)
+        held = await self.get(user, clearance, identifier)
         words = DENIED.format(name=held.name, user=held.user or "the person who asked", id=held.id)
         if held.state is HeldState.DENIED:
             return held
         if not await self._end(held, HeldState.DENIED, words):
-            held = await self._get(user, clearance, identifier)
+            held = await self.get(user, clearance, identifier)
             raise InputError(OVER.format(id=held.id, name=held.name, state=held.state))
         return replace(held, state=HeldState.DENIED)
 
     async def expire(self) -> None:
-        """Drop the calls whose time is over, and record that in their sessions."""
+        """Drop the expired calls, and record that in their sessions."""
         now = self._clock()
         for held in await self._writer.look(lambda state: list_overdue(state, now)):
             words = EXPIRED.format(name=held.name, id=held.id)
             await self._end(held, HeldState.EXPIRED, words, post_to_session=True)
 
-    async def _get(self, user: str, clearance: Trust, identifier: str) -> HeldCall:
-        held = await self._writer.look(lambda state: find_held(state, identifier.strip().lower()))
-        if held is None or held.user != user or held.clearance > clearance:
-            raise NotFound("held call")
-        return held
-
     async def _end(self, held: HeldCall, became: HeldState, words: str, *, post_to_session: bool = False) -> bool:
-        """End the wait without a run; return whether it waited."""
+        """End a waiting call without running it; return whether it was waiting."""
         now = self._clock()
 
         def work(state: sqlite3.Connection) -> bool:
@@ -215,17 +210,25 @@ class HeldCalls:
 def hold_call(
     state: sqlite3.Connection, claimed: "Claimed", asking: Asking, arguments: Mapping[str, Any], now: datetime
 ) -> HeldCall | None:
-    """Store a call that needs a yes; the same call of a session waits once. None where too many wait."""
+    """Store a call that needs approval; return None if too many wait.
+
+    The same call of a session waits once. It moves to the newest turn that makes it, whose reply then announces it.
+    """
     written = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
     same = (
         f"SELECT {COLUMNS} FROM {TABLES} WHERE (held_calls.turn_id = ?1 AND held_calls.call_id = ?2)"
         " OR (held_calls.session_id = ?3 AND held_calls.user_id = ?4 AND held_calls.name = ?5"
-        " AND held_calls.arguments = ?6 AND held_calls.state = 'waiting' AND held_calls.expires > ?7) LIMIT 1"
+        " AND held_calls.arguments = ?6 AND held_calls.state = 'waiting' AND held_calls.expires > ?7)"
+        " ORDER BY held_calls.turn_id = ?1 DESC LIMIT 1"
     )
     user, session = claimed.incoming.user, claimed.session.id
     key = (claimed.turn, asking.id, session, user, asking.name, written, now.timestamp())
     if row := state.execute(same, key).fetchone():
-        return read_held(row)
+        held = read_held(row)
+        if held.turn != claimed.turn:
+            moved = (claimed.turn, asking.id, held.id)
+            state.execute("UPDATE held_calls SET turn_id = ?, call_id = ? WHERE id = ?", moved)
+        return replace(held, turn=claimed.turn)
     count = "SELECT count(*) FROM held_calls WHERE user_id = ? AND state = 'waiting' AND expires > ?"
     if state.execute(count, (user, now.timestamp())).fetchone()[0] >= MAX_HELD_CALLS:
         return None
@@ -259,11 +262,11 @@ def mark_allowed(state: sqlite3.Connection, identifier: str, run: str, now: date
         (run, write_moment(now), identifier, now.timestamp()),
     ).rowcount
     if not allowed:
-        raise InputError(f"call {identifier} does not wait any more")
+        raise InputError(f"call {identifier} is no longer waiting")
 
 
 def keep_result(state: sqlite3.Connection, identifier: str, text: str) -> None:
-    """Keep what the tool answered, for every further attempt at the turn."""
+    """Store the answer of the tool for later attempts at the turn."""
     state.execute("UPDATE held_calls SET result = ? WHERE id = ?", (text, identifier))
 
 
@@ -274,7 +277,7 @@ def find_held(state: sqlite3.Connection, identifier: str) -> HeldCall | None:
 
 
 def list_waiting(state: sqlite3.Connection, user: str, clearance: Trust, now: datetime) -> list[HeldCall]:
-    """List the calls of a person that wait and may be seen at a clearance, the oldest first."""
+    """List the waiting calls of a person at or below a clearance, the oldest first."""
     asked = (
         f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.user_id = ? AND sessions.clearance <= ?"
         " AND held_calls.state = 'waiting' AND held_calls.expires > ? ORDER BY held_calls.expires, held_calls.id"
@@ -283,19 +286,19 @@ def list_waiting(state: sqlite3.Connection, user: str, clearance: Trust, now: da
 
 
 def list_of_turn(state: sqlite3.Connection, turn: str) -> list[HeldCall]:
-    """List the calls of a turn that wait."""
+    """List the waiting calls of a turn, the oldest first."""
     asked = f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.turn_id = ? AND held_calls.state = 'waiting'"
     return [read_held(row) for row in state.execute(f"{asked} ORDER BY held_calls.expires, held_calls.id", (turn,))]
 
 
 def list_overdue(state: sqlite3.Connection, now: datetime) -> list[HeldCall]:
-    """List the calls that waited for too long."""
+    """List the waiting calls that have expired."""
     asked = f"SELECT {COLUMNS} FROM {TABLES} WHERE held_calls.state = 'waiting' AND held_calls.expires <= ?"
     return [read_held(row) for row in state.execute(asked, (now.timestamp(),))]
 
 
 def read_held(row: Sequence[Any]) -> HeldCall:
-    """Read a row."""
+    """Make a held call from its row."""
     identifier, turn, session, agent, channel, user, clearance, name, arguments, question, became, *times = row
     created, expires, run, result = times
     return HeldCall(
@@ -318,13 +321,16 @@ def read_held(row: Sequence[Any]) -> HeldCall:
 
 
 def read_origin(state: sqlite3.Connection, held: HeldCall) -> Incoming:
-    """Read the message whose turn made a call."""
+    """Read the message of the turn that made a call."""
     text, request = state.execute("SELECT text, request FROM turns WHERE id = ?", (held.turn,)).fetchone()
     return read_request(text, request)
 
 
 def make_incoming(state: sqlite3.Connection, held: HeldCall) -> Incoming:
-    """Make the message that runs a held call: by the same person, in the same session."""
+    """Make the message that runs a held call: by the same person, in the same session.
+
+    It has an empty client request: a retry of the first request must not find the run.
+    """
     return replace(
         read_origin(state, held),
         text=ALLOWED.format(id=held.id, name=held.name),
@@ -335,11 +341,12 @@ def make_incoming(state: sqlite3.Connection, held: HeldCall) -> Incoming:
         beginning=None,
         traceparent="",
         asks=False,
+        request=ClientRequest(),
     )
 
 
 def add_note(state: sqlite3.Connection, held: HeldCall, words: str) -> None:
-    """Record in the session of a call what became of it."""
+    """Record the end of a call in its session."""
     before = read_prompt("gateway/decided")
     messages = dump([say(before), ModelResponse(parts=[TextPart(content=words)])])
     piece = Piece(
@@ -362,20 +369,20 @@ def post_note(state: sqlite3.Connection, held: HeldCall, words: str, now: dateti
 
 
 def show_waiting(calls: Sequence[HeldCall], *, telegram: bool, room: bool) -> str:
-    """Say below a reply which calls wait and where to decide about them."""
+    """Write the notice below a reply: the waiting calls, and the ways to decide about them."""
     user = calls[0].user
-    who = f"{user} decides in private" if room and user else "You decide"
-    parts = ["Nothing was done yet. This waits for a yes:"]
+    decision = f"{user} can approve this in a private chat" if room and user else "You can approve this"
+    parts = ["Waiting for your approval; nothing has run yet:"]
     for one in calls:
         ways = [f"`/allow {one.id}` or `/deny {one.id}` in `foreword chat`", f"`POST /api/held/{one.id}` in the API"]
         if telegram:
             ways.insert(0, f"/allow_{one.id} or /deny_{one.id} in a private Telegram chat")
-        parts += [quote(one.question), f"{who}, within 24 hours: {', '.join(ways)}."]
+        parts += [quote(one.question), f"{decision}, within 24 hours: {', '.join(ways)}."]
     return "\n\n".join(parts)
 
 
 def quote(text: str) -> str:
-    """Quote a text as a code block that nothing in it can end."""
+    """Quote a text as a code block; no fence inside the text can end it."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

@@ -1,4 +1,4 @@
-"""Notifications: what an agent added to a conversation by itself, such as the reply of a scheduled run."""
+"""Notifications: messages that an agent added to a conversation without being asked, such as scheduled replies."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -10,64 +10,84 @@ from foreword.gateway.schedule.schedules import shorten_title
 from foreword.runtime.stretch import Stretch
 from foreword.words import Trust
 
+# The turn of a notification belongs to another session; the note about a held call has a turn of its session.
 FOUND = """
-SELECT history.session_id, history.position, history.messages, sessions.agent, turns.finished,
+SELECT history.rowid, history.session_id, history.position, history.messages, sessions.agent, turns.finished,
     json_extract(turns.request, '$.errand.schedule'), schedules.name, schedules.say
 FROM history JOIN sessions ON sessions.id = history.session_id LEFT JOIN turns ON turns.id = history.turn_id
 LEFT JOIN schedules ON schedules.id = json_extract(turns.request, '$.errand.schedule')
-WHERE history.kind = 'room' AND (sessions.room = '' OR json_extract(turns.request, '$.errand') IS NOT NULL)"""
-OF_SESSION = f"{FOUND} AND history.session_id = ? ORDER BY history.position"
-OF_PERSON = f"""{FOUND} AND sessions.user_id = ? AND sessions.room = '' AND sessions.channel = ?
-AND sessions.clearance <= ? ORDER BY turns.finished, history.position"""
-LAST_SPOKEN = "SELECT max(position) FROM history WHERE session_id = ? AND kind != 'room'"
+WHERE history.kind = 'room' AND turns.session_id IS NOT history.session_id
+AND (sessions.room = '' OR json_extract(turns.request, '$.errand') IS NOT NULL)"""
+OF_SESSION = f"""{FOUND} AND history.session_id = ?1 AND history.position > (SELECT coalesce(max(position), 0)
+FROM history AS spoken WHERE spoken.session_id = ?1 AND spoken.kind != 'room') ORDER BY history.position"""
+# A fork has a copy of every row of its parent; a copy is no new notification.
+OF_PERSON = f"""{FOUND} AND history.rowid > ? AND sessions.user_id = ? AND sessions.room = ''
+AND sessions.channel = ? AND sessions.clearance <= ? AND NOT EXISTS (SELECT 1 FROM history AS original
+    WHERE original.session_id = sessions.parent AND original.position = history.position
+    AND original.kind = 'room' AND original.messages = history.messages)
+ORDER BY history.rowid"""
+NEWEST_ROW = "SELECT coalesce(max(rowid), 0) FROM history"
 
 
 @frozen(eq=True)
 class Notification:
-    """One message that an agent sent by itself."""
+    """One message that an agent sent without being asked."""
 
+    number: int
+    """The number of its row; newer rows have higher numbers."""
     session: str
     position: int
     agent: str
     text: str
     schedule: str = ""
-    """The id of the schedule that it comes from, if any."""
+    """The id of its schedule, if any."""
     title: str = ""
-    """What that schedule is known by."""
+    """The name of that schedule, or its first words."""
     moment: datetime | None = None
-    """When it was sent."""
+    """The time at which it was sent."""
 
     @property
     def key(self) -> str:
-        """What it is told apart by."""
+        """Unique key."""
         return f"{self.session} {self.position}"
 
     @property
     def label(self) -> str:
-        """Where it comes from, in words."""
-        return f"scheduled: {self.title or self.schedule}" if self.schedule else "sent by itself"
+        """Where it comes from."""
+        return f"scheduled: {self.title or self.schedule}" if self.schedule else "sent by the agent"
 
 
 def list_of_session(state: sqlite3.Connection, session: str) -> list[Notification]:
-    """List what was added to a session since a person last spoke in it, the oldest first."""
-    (last,) = state.execute(LAST_SPOKEN, (session,)).fetchone()
-    return [one for row in state.execute(OF_SESSION, (session,)) if (one := read_row(row)).position > (last or 0)]
+    """List the notifications in a session since its last turn, the oldest first."""
+    return [read_row(row) for row in state.execute(OF_SESSION, (session,))]
 
 
-def list_of_person(state: sqlite3.Connection, user: str, channel: str, clearance: Trust) -> list[Notification]:
-    """List what was added to the private conversations of a person on a channel, the oldest first."""
-    return [read_row(row) for row in state.execute(OF_PERSON, (user, channel, int(clearance)))] if user else []
+def list_of_person(
+    state: sqlite3.Connection, user: str, channel: str, clearance: Trust, after: int = 0
+) -> tuple[list[Notification], int]:
+    """List the notifications in a person's private conversations on a channel, the oldest first.
+
+    Only rows behind the cursor `after` are read. The second value is the cursor for the next call.
+    """
+    (newest,) = state.execute(NEWEST_ROW).fetchone()
+    if not user or newest == after:
+        return [], newest
+    # An erasure can remove the newest rows, whose numbers are then given again.
+    given = (min(after, newest), user, channel, int(clearance))
+    found = [read_row(row) for row in state.execute(OF_PERSON, given)]
+    return found, max([newest, *(one.number for one in found)])
 
 
 def read_row(row: Sequence[object]) -> Notification:
-    """Read a row."""
-    session, position, messages, agent, finished, schedule, name, say = row
-    told = Stretch(bytes(messages)).told if isinstance(messages, bytes) else ()
+    """Make a notification from its row."""
+    number, session, position, messages, agent, finished, schedule, name, say = row
+    said = Stretch(bytes(messages)).told if isinstance(messages, bytes) else ()
     return Notification(
+        number=int(str(number)),
         session=str(session),
         position=int(str(position)),
         agent=str(agent),
-        text=told[-1].text if told else "",
+        text=said[-1].text if said else "",
         schedule=str(schedule or ""),
         title=str(name or "") or shorten_title(str(say or "")),
         moment=read_moment(str(finished)) if finished else None,

@@ -36,6 +36,7 @@ from foreword.gateway.rhythm import Rhythm
 from foreword.gateway.schedule.destination import SHELVES
 from foreword.gateway.schedule.planning import Planning
 from foreword.gateway.schedule.scheduler import CHANNEL, Scheduler, Ways
+from foreword.gateway.sessions import Sessions
 from foreword.gateway.sqlite_inbox import SqliteInbox
 from foreword.gateway.working import USUAL as PATIENCE
 from foreword.gateway.working import Patience, Working
@@ -102,7 +103,9 @@ async def open_gateway(
         for name, opens in options.opens.items():
             channels[name] = await opened.enter_async_context(opens(make_tell(name, recorder, clock)))
         board = Board(*options.notices)
-        servers = await opened.enter_async_context(Servers(workspace, recorder, environ, notices=board))
+        servers = await opened.enter_async_context(
+            Servers(workspace, recorder, environ, notices=board, results=Sessions(writer, clock).list_results)
+        )
         choices = Choices(workspace, models, environ)
         delegating = Delegating(workspace, choices.choose)
         further = (

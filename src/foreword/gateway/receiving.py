@@ -14,7 +14,7 @@ from foreword.gateway import pairing
 from foreword.gateway.admission import write_key
 from foreword.gateway.channel import Chat, Heard
 from foreword.gateway.checking import check
-from foreword.gateway.commands import NOTHING_WAITS, PRIVATE_ONLY, Command, list_waiting, read_command, run_command
+from foreword.gateway.commands import HOW_TO_DROP, NOTHING_WAITS, PRIVATE_ONLY, Command, list_waiting, run_command
 from foreword.gateway.guessing import Guesses
 from foreword.gateway.held_calls import HeldCall, HeldCalls, quote
 from foreword.gateway.lane import find_lane
@@ -39,8 +39,8 @@ STRANGER = "I do not know you yet. If the owner gave you a code, send it to me h
 ELSEWHERE = "Pairing works in private alone. Write to me directly."
 TOO_MANY = "Too many codes were tried. Wait an hour, and try again."
 
-ALLOWED_NOW = "{name} is allowed. The answer follows in the conversation it came from."
-ALLOWED_BEFORE = "{name} was allowed before, and runs once."
+ALLOWED_NOW = "{name} is approved. The result will appear in its conversation."
+ALLOWED_BEFORE = "{name} was already approved; it runs once."
 DENIED_NOW = "{name} is denied. Nothing was done."
 
 LATEST = """
@@ -120,8 +120,8 @@ class Receiving:
             decision = await self._bound(decision, private=private)
         if decision.route is Route.TURN:
             return Received(decision=decision, accepted=await self._accept(incoming))
-        if decision.route is Route.COMMAND:
-            return await self._command(decision, private=private)
+        if decision.command:
+            return await self._command(decision, decision.command, private=private)
         if decision.route is Route.PAIRING:
             await (self._pair(heard, decision) if private else self._answer(decision, lambda _: ELSEWHERE))
         elif decision.route is Route.HELP:
@@ -133,11 +133,11 @@ class Receiving:
         return Received(decision=decision)
 
     async def _decide(self, incoming: Incoming, command: Command) -> str:
-        """Allow or deny a held call, and return the answer to the person."""
+        """Allow or deny the held call that is named, and return the answer; without an id list those that wait."""
         clearance = find_lane(replace(incoming, agent=""), self._workspace.config).lane.clearance
-        found = await self._held.choose(incoming.user, clearance, command.rest)
-        if not isinstance(found, HeldCall):
-            return show_choices(found)
+        if not command.rest:
+            return show_choices(await self._held.list(incoming.user, clearance))
+        found = await self._held.get(incoming.user, clearance, command.rest)
         if command.name == "deny":
             await self._held.deny(incoming.user, clearance, found.id)
             return DENIED_NOW.format(name=found.name)
@@ -145,11 +145,9 @@ class Receiving:
         accepted = await self._held.allow(incoming.user, clearance, found.id, answer_to=to)
         return (ALLOWED_BEFORE if accepted.repeated else ALLOWED_NOW).format(name=found.name)
 
-    async def _command(self, decision: Decision, *, private: bool) -> Received:
+    async def _command(self, decision: Decision, command: Command, *, private: bool) -> Received:
         """Run a command of the channel, and answer it."""
         incoming, now = decision.incoming, self._clock()
-        command = read_command(incoming.text)
-        assert command is not None
         self._tell(decision)
         if not private:
             await self._answer(decision, lambda _: PRIVATE_ONLY)
@@ -171,9 +169,11 @@ class Receiving:
         return Received(decision=decision)
 
     async def _drop(self, incoming: Incoming, which: str) -> str:
-        """Give up messages that wait: the newest, or all."""
+        """Drop the newest unanswered message, or all of them; refuse any other words."""
+        if which.lower() not in ("", "all"):
+            return HOW_TO_DROP
         waiting = await self._writer.look(lambda state: list_waiting(state, incoming, self._workspace))
-        chosen = waiting if which.lower() == "all" else waiting[-1:]
+        chosen = waiting if which else waiting[-1:]
         dropped = [one.asked for one in chosen if await self._stop(one.reply.turn)]
         if not dropped:
             return NOTHING_WAITS
@@ -259,9 +259,9 @@ class Receiving:
 
 
 def show_choices(waiting: Sequence[HeldCall]) -> str:
-    """List the calls that wait, each with the commands that decide about it."""
+    """List the waiting calls, each with the commands that decide about it."""
     if not waiting:
-        return "Nothing waits for your yes."
+        return "No calls are waiting for approval."
     return "\n\n".join(f"{quote(one.question)}\n\n/allow_{one.id} or /deny_{one.id}" for one in waiting)
 
 

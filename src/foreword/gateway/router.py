@@ -17,7 +17,7 @@ from foreword.config.people import Room
 from foreword.config.schema import Config
 from foreword.frozen import frozen
 from foreword.gateway.channel import OPEN, Chat, Heard
-from foreword.gateway.commands import read_command
+from foreword.gateway.commands import Command, read_command
 from foreword.gateway.message import Incoming, Proof
 from foreword.gateway.pairing import Claim, read_claim
 from foreword.signal import find_noise
@@ -56,6 +56,8 @@ class Decision:
     """The message as a turn would have it: who, where, and as whom it is answered."""
     claim: Claim = Claim()
     """The codes that it shows; in company everybody has seen them, so they are good no more."""
+    command: Command | None = None
+    """The command that it is, if any."""
 
 
 def route(heard: Heard, config: Config, paired: str = "") -> Decision:
@@ -70,7 +72,7 @@ def route(heard: Heard, config: Config, paired: str = "") -> Decision:
         return Decision(route=Route.HELP, reason="it asks how this works", incoming=incoming)
     command = read_command(heard.text) if family not in OWN and speaks else None
     if command and (command.decides or incoming.user in config.users):
-        return Decision(route=Route.COMMAND, reason="it is a command", incoming=incoming)
+        return Decision(route=Route.COMMAND, reason="it is a command", incoming=incoming, command=command)
     if heard.address and not heard.text.strip():
         return Decision(route=Route.IGNORED, reason="it has no words", incoming=incoming)
     chosen, reason = choose(heard, incoming, config)

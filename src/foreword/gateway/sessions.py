@@ -13,6 +13,7 @@ from foreword.gateway.past import Kind, Row, copy_past, read_past
 from foreword.gateway.replies import list_missed, list_unfinished
 from foreword.gateway.session import COLUMNS, OF_LANE, Session, add_session, find_current, get_session, read_session
 from foreword.gateway.writer import Writer
+from foreword.runtime.history import list_results
 from foreword.store.ledgers import copy_ledger
 from foreword.store.plans import Plan, PlanState, find_newest, list_plans, mark_plan
 from foreword.store.tasks import copy_tasks, read_tasks
@@ -102,6 +103,11 @@ class Sessions:
         """Read what a session goes on from."""
         return await self._writer.do(lambda state: read_past(state, identifier))
 
+    async def list_results(self, identifier: str) -> Sequence[tuple[str, str]]:
+        """List the results of tools in what a session goes on from, each with the name of its tool."""
+        rows = await self.read(identifier)
+        return [result for row in rows for result in list_results(row.stretch.messages)]
+
     async def list_unfinished(self, identifier: str) -> Sequence[Exchange]:
         """List the messages of a session that something more will come of, the oldest first."""
         return await self._writer.do(lambda state: list_unfinished(state, identifier))
@@ -114,9 +120,11 @@ class Sessions:
         """List what an agent added to a session by itself since a person last spoke in it."""
         return await self._writer.look(lambda state: list_of_session(state, identifier))
 
-    async def list_notifications_of(self, user: str, channel: str, clearance: Trust) -> Sequence[Notification]:
-        """List what agents added to the private conversations of a person on a channel."""
-        return await self._writer.look(lambda state: list_of_person(state, user, channel, clearance))
+    async def list_notifications_of(
+        self, user: str, channel: str, clearance: Trust, after: int = 0
+    ) -> tuple[Sequence[Notification], int]:
+        """List the notifications of a person on a channel behind a cursor; also return the next cursor."""
+        return await self._writer.look(lambda state: list_of_person(state, user, channel, clearance, after))
 
     async def find_newest_turn(self, identifier: str) -> str:
         """Find the id of the newest turn of a session, whatever became of it; empty if there is none."""

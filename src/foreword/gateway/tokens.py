@@ -105,6 +105,12 @@ class Tokens:
         self._note_use(token, now)
         return token
 
+    def is_valid(self, identifier: str, users: Collection[str]) -> bool:
+        """Return whether a token still exists, has not expired and belongs to a person of the configuration."""
+        row = self._connection.execute(f"SELECT {COLUMNS} FROM tokens WHERE id = ?", (identifier,)).fetchone()
+        token = read_token(row) if row else None
+        return token is not None and token.user in users and (token.expires is None or self._clock() < token.expires)
+
     def _note_use(self, token: Token, now: datetime) -> None:
         """Note that a token was used; that is worth a write now and then, and no failure."""
         if token.used is None or now - token.used >= USED:

@@ -70,7 +70,7 @@ class Steps:
     def __init__(self, claimed: Claimed, inbox: Inbox, preparing: Preparing, ears: Ears) -> None:
         self.messages: Messages = claimed.taken
         self.held = claimed.attempt > 1
-        """Whether calls of the turn may wait for a yes: some do, or an earlier attempt may have held some."""
+        """Whether calls of the turn may wait for approval: some do, or an earlier attempt may have held some."""
         self.results: tuple[str, ...] = ()
         """What the held call that the turn runs has answered."""
         self._began: Frozen | None = None
@@ -241,7 +241,8 @@ class Working:
             state, text = State.FAILED, fault
         if state in (State.FAILED, State.REFUSED):  # no model reports what the held call did
             text = "\n\n".join((*steps.results, text))
-        if state.ended and steps.held:
+        formatted = state is State.ANSWERED and claimed.incoming.request.response_format
+        if state.ended and steps.held and not formatted:  # a notice would break the format; the client gets a list
             text = await self._add_waiting(claimed, steps, text)
         # A run that had nothing to say leaves nothing for the next one to read.
         idle = claimed.incoming.errand and state is State.ANSWERED and not text
@@ -277,7 +278,7 @@ class Working:
         return text
 
     async def _add_waiting(self, claimed: Claimed, steps: Steps, text: str) -> str:
-        """Add to a reply which calls wait for a yes and where to decide, also for those who hear it as it comes."""
+        """Add the notice about waiting calls to a reply, and send it to the clients that stream the turn."""
         waiting = await self._inbox.list_held(claimed)
         if not waiting:
             return text

@@ -172,6 +172,14 @@ def show_parts(message: ModelMessage) -> Iterator[str]:
             yield part.model_response_str()
 
 
+def list_results(messages: Sequence[ModelMessage]) -> Iterator[tuple[str, str]]:
+    """List the results of tools that succeeded, each with the name of its tool."""
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolReturnPart) and part.outcome == "success":
+                yield part.tool_name, part.model_response_str()
+
+
 def dump(messages: Sequence[ModelMessage]) -> bytes:
     """Write messages as JSON, for whoever stores them."""
     return ModelMessagesTypeAdapter.dump_json(list(messages))

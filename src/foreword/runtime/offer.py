@@ -29,6 +29,7 @@ LONGEST_SERVER = 32
 LONGEST_URI = 2_000
 READ = "read_resource"
 SIGN = re.compile(r"[^A-Za-z0-9_-]+")
+LINE_OF_LINK = re.compile(r"^(?=\(linked: )", re.MULTILINE)
 
 
 @frozen
@@ -201,6 +202,11 @@ def read_resource(result: "mcp_types.ReadResourceResult") -> str:
     return bound("\n".join(show_part(part) for part in result.contents)) or "(empty)"
 
 
+def show_link(reader: str, uri: str) -> str:
+    """Show a linked resource as the line with the call that reads it."""
+    return f"(linked: {reader}({json.dumps({'uri': uri}, ensure_ascii=False)}) reads it)"
+
+
 def bound(text: str) -> str:
     """Cut a text that is longer than anybody reads, and say so."""
     return text if len(text) <= LONGEST_ANSWER else f"{text[:LONGEST_ANSWER]}\n(cut: {len(text):,} characters)"
@@ -225,12 +231,12 @@ def show_part(part: Any, reader: str = "") -> str:
     resource = getattr(part, "resource", None)
     text = getattr(part, "text", None) or getattr(resource, "text", None)
     if isinstance(text, str):
-        return normalise(text)
+        return LINE_OF_LINK.sub("> ", normalise(text))  # only a resource_link makes a line that counts as a link
     data = getattr(part, "data", None) or getattr(resource, "blob", None)
     kind = one_line(str(getattr(part, "mime_type", None) or getattr(resource, "mime_type", None) or "data"))[:100]
     if isinstance(data, str):
         return f"({kind}, about {len(data) * 3 // 4:,} bytes, which are not shown)"
     address = str(getattr(part, "uri", None) or "")
     if reader and address and len(address) <= LONGEST_URI:
-        return f"(linked: {reader}({json.dumps({'uri': address}, ensure_ascii=False)}) reads it)"
+        return show_link(reader, address)
     return f"(see {one_line(address)[:500]})" if address else ""

@@ -14,7 +14,7 @@ end as soon as nobody waits for their answer. Where an edited one does not start
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
@@ -37,6 +37,7 @@ from foreword.runtime.offer import (
     name_servers,
     read_answer,
     read_resource,
+    show_link,
 )
 from foreword.runtime.serving import Frozen, Route, Serving, Used, bind, list_keys, list_names, make_key
 from foreword.tools import Answer
@@ -47,6 +48,14 @@ USUAL = Times()
 CACHED = 3_600.0  # seconds for which a provider may hold the tools of a conversation
 MAX_CONVERSATIONS = 10_000
 MAX_OFFERS = 64  # of one server
+
+Results = Callable[[str], Awaitable[Sequence[tuple[str, str]]]]
+"""Reads the stored results of a session: the name of each tool, and its text."""
+
+
+async def read_nothing(_: str) -> Sequence[tuple[str, str]]:
+    """Read no results, where no history is stored."""
+    return ()
 
 
 class Servers:
@@ -61,6 +70,7 @@ class Servers:
         times: Times = USUAL,
         clock: Callable[[], float] = time.monotonic,
         notices: Notices | None = None,
+        results: Results = read_nothing,
     ) -> None:
         self._workspace = workspace
         self._recorder = recorder
@@ -68,6 +78,7 @@ class Servers:
         self._times = times
         self._clock = clock
         self._notices = notices or Board()
+        self._results = results
         self._used: dict[str, Used] = {}
         self._serving: dict[tuple[str, str], Serving] = {}
         self._routes: dict[tuple[str, str], Route] = {}
@@ -148,6 +159,8 @@ class Servers:
         frozen = self._find_frozen(assembly.turn.session)
         try:
             with route.used.calling():
+                if not route.original:
+                    await self._restore_link(route, assembly, frozen, str(arguments.get("uri", "")))
                 text = await self._ask_server(route, frozen, arguments)
         except ServerError as error:
             self._tell(route.server, error)
@@ -160,7 +173,9 @@ class Servers:
         if not route.original:
             uri = str(arguments.get("uri", ""))
             if frozen.links.get(uri) is not used:
-                raise InputError("no tool of this server has linked that resource in this conversation; call it again")
+                raise InputError(
+                    "no tool of this server has linked that resource in this conversation; call the tool that links it"
+                )
             return read_resource(await used.connection.read(uri))
         if used.listing and route.original not in {one.name for one in used.listing.tools}:
             raise ToolFailed(f"the server {route.server!r} has no such tool any more")
@@ -168,6 +183,18 @@ class Servers:
         if route.reader:
             frozen.link(list_links(result), used)
         return read_answer(result, route.reader)
+
+    async def _restore_link(self, route: Route, assembly: Assembly, frozen: Frozen, uri: str) -> None:
+        """Find a link in the stored results of the conversation: a restart forgets what is kept here."""
+        turn = assembly.turn
+        if not turn.session or frozen.links.get(uri) is route.used:
+            return
+        line = show_link(route.reader, uri)
+        for tool, text in await self._results(turn.session):
+            other = self._routes.get((turn.agent, tool))
+            if other and other.original and other.used is route.used and line in text.split("\n"):
+                frozen.link([uri], route.used)
+                return
 
     def _find_frozen(self, session: str) -> Frozen:
         """Find what a conversation was begun with; outside of one the lists of now count."""

@@ -8,6 +8,7 @@ from foreword.caching.blocks import Body, list_parts
 from foreword.tokens.caches import find_cache
 
 MOST_MARKS = 4
+RESPONSE_SCHEMAS = {"responseSchema", "responseJsonSchema"}
 
 
 def judge_anthropic(body: Body) -> Iterator[str]:
@@ -139,12 +140,34 @@ def judge_gemini(body: Body) -> Iterator[str]:
     if any(not content.get("parts") for content in contents):
         yield "contents: parts must not be empty"
     yield from judge_roles([content.get("role", "") for content in contents])
+    results = [
+        part["functionResponse"] for content in contents for part in content["parts"] if "functionResponse" in part
+    ]
+    if any(not result.get("name") or not isinstance(result.get("response"), Mapping) for result in results):
+        yield "functionResponse: name and response are required, and response is an object"
     called = 0
     for content in contents:
         answered = sum("functionResponse" in part for part in content["parts"])
         if called != answered:
             yield "the number of function response parts must equal the number of function call parts before them"
         called = sum("functionCall" in part for part in content["parts"])
+
+
+def judge_json_answer(body: Body, model: str) -> Iterator[str]:
+    """Name what Gemini refuses about an answer in JSON; before Gemini 3 it cannot be combined with functions."""
+    settings = body.get("generationConfig", {})
+    kind, schemas = settings.get("responseMimeType", "text/plain"), RESPONSE_SCHEMAS & settings.keys()
+    if kind not in ("text/plain", "application/json", "text/x.enum"):
+        yield f"generationConfig.responseMimeType: {kind} is not allowed"
+    if schemas and kind != "application/json":
+        yield f"{', '.join(sorted(schemas))} needs the response mime type 'application/json'"
+    if len(schemas) > 1:
+        yield "responseSchema must be omitted where responseJsonSchema is set"
+    if any(not isinstance(settings[name], Mapping) for name in schemas):
+        yield f"{', '.join(sorted(schemas))} is an object"
+    functions = any(tool.get("functionDeclarations") for tool in body.get("tools", ()))
+    if kind == "application/json" and functions and model.startswith(("gemini-1", "gemini-2")):
+        yield "Function calling with a response mime type: 'application/json' is unsupported"
 
 
 def judge_roles(roles: Sequence[str], *, tools: bool = False) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 from foreword.caching.blocks import Body
 from foreword.frozen import frozen
 from foreword.standin import anthropic, chat, gemini, responses
-from foreword.standin.rules import judge_anthropic, judge_chat, judge_gemini, judge_responses
+from foreword.standin.rules import judge_anthropic, judge_chat, judge_gemini, judge_json_answer, judge_responses
 from foreword.standin.script import Refuses
 from foreword.standin.speech import Speech
 
@@ -44,10 +44,10 @@ SHAPES = {
 }
 
 
-def judge(shape: Shape, body: Body) -> Iterable[str]:
-    """Judge a request; one that misses what every rule reads is refused for that."""
+def judge(shape: Shape, body: Body, model: str) -> Iterable[str]:
+    """Judge a request to a model; one that misses what every rule reads is refused for that."""
     try:
-        return list(shape.judge(body))
+        return [*shape.judge(body), *(judge_json_answer(body, model) if shape is GEMINI else ())]
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         return [f"the request is malformed: {type(error).__name__}: {error}"]
 

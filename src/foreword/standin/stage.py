@@ -78,7 +78,7 @@ class StandIn:
         """Record a request, and find what is done with it."""
         shape = next(shape for ending, shape in SHAPES.items() if path.endswith(ending))
         body = json.loads(raw)
-        faults = "; ".join(judge(shape, body))
+        faults = "; ".join(judge(shape, body, find_model(path, body)))
         with self._lock:
             line = self._take(faults, body)
         counted = self._use(shape, path, body) if isinstance(line, Says | Breaks | Hangs) and not faults else Counted()

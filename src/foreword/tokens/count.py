@@ -68,7 +68,9 @@ class Counter:
         self._long, self._short, self._parts = {}, {}, {}
         self._stored, self._fresh = None, {}
         if self._loaded:
-            load_tokenizer(self._vocabulary).clear_cache()
+            tokenizer = load_tokenizer(self._vocabulary)
+            if tokenizer.family == "BPE":  # the others have no cache, and refuse to clear one
+                tokenizer.clear_cache()
 
     @property
     def fresh(self) -> int:

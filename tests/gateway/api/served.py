@@ -99,8 +99,10 @@ def serve_workspace(folder, *script, files=FILES, settings=None, options=QUICK):
         environ = {
             "ANTHROPIC_API_KEY": "k",
             "OPENAI_API_KEY": "k",
+            "GOOGLE_API_KEY": "k",
             "ANTHROPIC_BASE_URL": provider.url,
             "OPENAI_BASE_URL": f"{provider.url}/v1",
+            "GOOGLE_GEMINI_BASE_URL": provider.url,
         }
         async with (
             open_gateway(workspace, environ, options) as gateway,

@@ -102,7 +102,7 @@ def test_not_asked(tmp_path):
     with serve_workspace(tmp_path, *script, options=light(lamp)) as served:
         said = [{"role": "user", "content": "Light!"}]
         answer = served.open_sdk().chat.completions.create(model="reid", messages=said)
-    assert answer.choices[0].message.content.startswith("Done.\n\nNothing was done yet.")
+    assert answer.choices[0].message.content.startswith("Done.\n\nWaiting for your approval;")
     assert lamp.lit == 0
 
 

@@ -121,7 +121,7 @@ def test_another_text_under_one_key(served):
         client.post("/api/turns", json={"text": "One?"}, headers=headers)
         other = client.post("/api/turns", json={"text": "Two?"}, headers=headers)
     assert other.status_code == 422
-    assert "belongs to another message" in other.json()["error"]["message"]
+    assert "was used for a different request" in other.json()["error"]["message"]
     assert len(served.provider.requests) == 1
 
 

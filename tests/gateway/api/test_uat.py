@@ -4,6 +4,7 @@ Beside it Nova's rules of tasks and background, and Coop's example of a group, o
 """
 
 import json
+import re
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -80,7 +81,8 @@ class House:
     def allow(self, way):
         """Allow the call that waits for a yes as alice, on the web or on Telegram, and wait until it has run."""
         if way == "telegram":
-            self.say_on_telegram("/allow")
+            listed, _ = self.say_on_telegram("/allow")
+            self.say_on_telegram(re.search(r"/allow_[0-9a-f]+", listed)[0])
         else:
             with self.served.ask_as("alice") as client:
                 (held,) = client.get("/api/held").json()["held"]
@@ -147,7 +149,7 @@ def test_bullet_points(open_house, way, dialect, heading):
         call = Called(name="update_instructions", arguments={"instructions": WISH})
         house.provider.follow(Says(calls=(call,)), Says(text="I will."), Says(text="Done."), Says(text="- Good."))
         reply, _ = house.say(way, "always respond in bullet points")
-        assert reply.startswith("I will.\n\nNothing was done yet. This waits for a yes:")
+        assert reply.startswith("I will.\n\nWaiting for your approval; nothing has run yet:")
         house.allow(way)
         house.begin(way)
         _, told = house.say(way, "How are you today?")

@@ -22,7 +22,7 @@ TICK = 0.1  # seconds between two pictures of an answer that grows
 BEHIND = "Your message is kept, and will be answered after the one before it."
 RUNS = (
     "It is tried again while foreword chat or foreword serve runs in this workspace; "
-    "/model NAME tries another model at once, and /drop gives the message up."
+    "/model NAME tries another model at once, and /drop cancels the message."
 )
 CUT = "(cut: the answer reached its limit)"
 ANEW = "the model is asked again; what it had begun to say does not count"

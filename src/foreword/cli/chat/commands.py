@@ -41,17 +41,15 @@ COMMANDS: Mapping[str, Slash] = {
         Slash(
             name="plan",
             arguments="[on|off|accept]",
-            about="whether plan mode is on, and the stored plan; on and off switch, accept has the plan done",
+            about="whether plan mode is on, and the stored plan; on and off switch, accept runs the plan",
             run=plan,
         ),
-        Slash(
-            name="allow", arguments="[ID]", about="run a call that waits for your yes, or list those that do", run=allow
-        ),
-        Slash(name="deny", arguments="[ID]", about="drop a call that waits for your yes", run=deny),
+        Slash(name="allow", arguments="[ID]", about="list the calls that await approval; run the one named", run=allow),
+        Slash(name="deny", arguments="[ID]", about="list the calls that await approval; drop the one named", run=deny),
         Slash(
             name="model",
             arguments="[NAME]",
-            about="the model, or another one for this session, which retries what waits",
+            about="show or change this session's model; changing it retries queued messages",
             run=choose_model,
         ),
         Slash(name="drop", arguments="[NUMBER|all]", about="give up a message that waits for its answer", run=drop),

@@ -92,7 +92,7 @@ async def plan(talk: Talk, rest: str) -> str:
     how = "" if rest else f"; /plan {'off' if on else 'on'} switches it {'off' if on else 'on'}"
     talk.note(f"plan mode is {'on: the agent plans and does nothing' if on else 'off'}{how}")
     for stored in list(await talk.gateway.sessions.list_plans(session.id))[:1] if session else ():
-        talk.note(f"plan {stored.id}, {stored.state}; /plan accept has it done")
+        talk.note(f"plan {stored.id}, {stored.state}; /plan accept runs it")
         talk.console.print(Page(stored.text))
     return ""
 

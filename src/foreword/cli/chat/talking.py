@@ -52,11 +52,11 @@ def talk(args: Namespace) -> int:
     message = find_message(args)
     if args.json and message is None:
         raise InputError("--json prints one reply; give a message, as an argument or on stdin")
-    if args.json and isinstance(read_typed(message or ""), Typed):
-        raise InputError(f"--json prints one reply, and {message} prints no reply")
+    if args.json and isinstance(message, Typed):
+        raise InputError(f"--json prints one reply, and /{message.name} prints no reply")
     with open_here(args) as workspace:
         environ = find_environ(workspace)
-        if message is None or isinstance(read_typed(message), str):
+        if not isinstance(message, Typed):
             have_model(args, workspace, environ)
         try:
             with in_words(workspace.state):
@@ -75,24 +75,30 @@ def have_model(args: Namespace, workspace: Workspace, environ: Mapping[str, str]
     fetch_weights(choose_model(named, config, environ).model, config, environ)
 
 
-def find_message(args: Namespace) -> str | None:
-    """Find the one message that is meant: the words, and what stdin has; None where a person sits at a terminal."""
+def find_message(args: Namespace) -> Typed | str | None:
+    """Find the command or the message of the arguments and stdin; None for a conversation at a terminal.
+
+    Only the arguments can be a command. Piped text is a message: its author may be anybody.
+    """
     words = " ".join(args.words)
-    if isinstance(read_typed(words), Typed) and words:
-        return words
+    typed = read_typed(words) if words else ""
+    if isinstance(typed, Typed):
+        return typed
     if sys.stdin is None or sys.stdin.isatty():
-        return words or None
+        return typed or None
     try:
         piped = sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError:
         raise InputError("what stdin has is not UTF-8") from None
-    message = "\n\n".join(part for part in (words, piped.strip("\n")) if part.strip())
+    message = "\n\n".join(part for part in (typed, piped.strip("\n")) if part.strip())
     if not message:
         raise InputError('there is nothing to say: stdin is empty; write it as foreword chat "…"')
     return message
 
 
-async def converse(args: Namespace, workspace: Workspace, environ: Mapping[str, str], message: str | None) -> int:
+async def converse(
+    args: Namespace, workspace: Workspace, environ: Mapping[str, str], message: Typed | str | None
+) -> int:
     """Open the gateway and talk."""
     user = workspace.config.owner if args.user is None else args.user
     terminal = Terminal(
@@ -141,9 +147,9 @@ async def choose_session(talk: Talk, args: Namespace) -> None:
         await talk.set_model(args.model)
 
 
-async def answer_once(talk: Talk, message: str, unheard: Unheard | None) -> int:
+async def answer_once(talk: Talk, message: Typed | str, unheard: Unheard | None) -> int:
     """Answer one message, or run one command; an answer that was not shown is printed as JSON."""
-    if isinstance(read_typed(message), str):
+    if isinstance(message, str):
         await warn_first(talk)
     try:
         reply = await respond(talk, message)
@@ -205,10 +211,11 @@ async def answer_lines(talk: Talk) -> int:
 async def answer_line(talk: Talk, text: str) -> None:
     """Answer one line; whatever goes wrong with it, the next one can be typed."""
     try:
-        if isinstance(read_typed(text), str):
+        typed = read_typed(text)
+        if isinstance(typed, str):
             warn_at_terminal(talk)
             await talk.catch_up()
-        reply = await respond(talk, text)
+        reply = await respond(talk, typed)
     except (ForewordError, OSError) as error:
         complain(clean(describe(error)))
     except sqlite3.Error as error:
@@ -221,11 +228,10 @@ async def answer_line(talk: Talk, text: str) -> None:
     talk.console.print()
 
 
-async def respond(talk: Talk, text: str) -> Reply | None:
-    """Run a command, or say something to the agent; a command is never said to it."""
-    if not is_utf8(text):
-        raise InputError("what was typed is not UTF-8")
-    typed = read_typed(text)
+async def respond(talk: Talk, typed: Typed | str) -> Reply | None:
+    """Run a command, or send a message to the agent; a command is never sent to it."""
+    if not is_utf8(typed if isinstance(typed, str) else typed.rest):
+        raise InputError("the message is not UTF-8")
     if isinstance(typed, str):
         return await talk.say(typed)
     said = await choose(typed, COMMANDS).run(talk, typed.rest)

@@ -112,6 +112,7 @@ def create_app(gateway: "Gateway", settings: HttpServer) -> FastAPI:
     app = make_app()
     app.router.lifespan_context = live
     app.state.gateway = gateway
+    app.state.tokens = tokens
     app.state.waiters = Waiters(gateway.stop)
     app.add_middleware(Door, terms=terms, tokens=tokens, config=find_config, recorder=gateway.listeners.recorder)
     return app

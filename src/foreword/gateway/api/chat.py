@@ -1,6 +1,6 @@
 """Chat completions as OpenAI has them: any client or chat window that speaks to OpenAI can speak to an agent."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Request, Response
@@ -10,6 +10,7 @@ from foreword.events.event import Usage as Used
 from foreword.gateway.api.desk import AtDesk, Desk
 from foreword.gateway.api.device import Languages, read_device
 from foreword.gateway.api.faults import SESSION, Fault, missing
+from foreword.gateway.api.held import HeldShape, describe
 from foreword.gateway.api.openai import (
     Answered,
     ChatRequest,
@@ -37,6 +38,7 @@ from foreword.runtime.outcome import End, Ended
 
 CLIENT_TOOLS = "Foreword-Client-Tools"
 HOUSEKEEPING = "Foreword-Housekeeping"
+HELD = "Foreword-Held"
 CHUNK = "chat.completion.chunk"
 
 Named = Annotated[
@@ -50,6 +52,10 @@ ECHO = {
     },
     HOUSEKEEPING: {
         "description": "What a request of the chat UI itself was taken for, such as `title`.",
+        "schema": {"type": "string"},
+    },
+    HELD: {
+        "description": "The ids of the calls of the turn that wait for approval; not in a stream.",
         "schema": {"type": "string"},
     },
 }
@@ -77,9 +83,10 @@ async def complete(
     if asked.model not in desk.config.agents:
         raise UnknownName("agent", asked.model, desk.config.agents)
     check_tools(asked, desk.config.server.client_tools)
-    wanted = await check_format(desk, asked)
     chore = read_request(asked)
-    if name := recognise(chore, desk.config.server.housekeeping):
+    name = recognise(chore, desk.config.server.housekeeping)
+    wanted = await check_format(desk, asked, housekeeping=bool(name))
+    if name:
         task = Task(
             name=name,
             agent=asked.model,
@@ -116,8 +123,9 @@ async def complete(
     reply = await waiters.wait(request, accepted.turn, telling.find_reply(), stops=stops)
     if reply.state in ENDINGS:
         raise find_fault(reply)
-    response.headers.update(headers)
-    return telling.complete(reply)
+    held = await telling.list_held()
+    response.headers.update(headers | ({HELD: ", ".join(one.held for one in held)} if held else {}))
+    return telling.complete(reply, held)
 
 
 async def answer_housekeeping(desk: Desk, asked: ChatRequest, task: Task) -> Completion:
@@ -160,10 +168,10 @@ def wants_usage(asked: ChatRequest) -> bool:
     return bool(asked.stream_options and asked.stream_options.include_usage)
 
 
-async def check_format(desk: Desk, asked: ChatRequest) -> str:
+async def check_format(desk: Desk, asked: ChatRequest, *, housekeeping: bool) -> str:
     """Return the format that the answer must have, or refuse one that the agent's model does not take."""
     wanted = write_format(asked.response_format)
-    if wanted and (refusal := await desk.gateway.judge_format(asked.model, wanted)):
+    if wanted and (refusal := await desk.gateway.judge_format(asked.model, wanted, housekeeping=housekeeping)):
         raise Fault(400, refusal, param="response_format")
     return wanted
 
@@ -202,12 +210,17 @@ class Telling:
         if reply.state is not State.ANSWERED or not spoken.text.strip():
             # The client has not got the words yet: the turn is kept for later, or was answered before.
             yield self._write({"content": f"{SEPARATOR}{reply.text}" if spoken.text else reply.text})
-        yield self._write({}, find_reason(reply), reply)
+        own = {"foreword": show_own(reply, await self.list_held()).model_dump(mode="json")}
+        yield self._write({}, find_reason(reply), own)
         if usage:
-            yield write_event({**self._head(reply), "choices": [], "usage": show_usage(reply.usage).model_dump()})
+            yield write_event({**self._head(), **own, "choices": [], "usage": show_usage(reply.usage).model_dump()})
         yield write_event("[DONE]")
 
-    def complete(self, reply: Reply) -> Completion:
+    async def list_held(self) -> list[HeldShape]:
+        """List the calls of the turn that wait for approval."""
+        return [describe(one) for one in await self._desk.gateway.held.list_of_turn(self._accepted.turn)]
+
+    def complete(self, reply: Reply, held: list[HeldShape]) -> Completion:
         """Tell the turn as one answer."""
         return Completion(
             id=f"chatcmpl-{reply.turn}",
@@ -215,22 +228,20 @@ class Telling:
             model=self._model,
             choices=[Choice(message=Answered(content=reply.text), finish_reason=find_reason(reply))],
             usage=show_usage(reply.usage),
-            foreword=show_own(reply),
+            foreword=show_own(reply, held),
         )
 
-    def _head(self, reply: Reply | None = None) -> dict[str, Any]:
-        own = {"foreword": show_own(reply).model_dump()} if reply else {}
+    def _head(self) -> dict[str, Any]:
         return {
             "id": f"chatcmpl-{self._accepted.turn}",
             "object": CHUNK,
             "created": self._created,
             "model": self._model,
-            **own,
         }
 
-    def _write(self, delta: dict[str, Any], finish: str | None = None, reply: Reply | None = None) -> str:
+    def _write(self, delta: dict[str, Any], finish: str | None = None, own: Mapping[str, Any] | None = None) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return write_event({**self._head(reply), "choices": [choice]})
+        return write_event({**self._head(), **(own or {}), "choices": [choice]})
 
 
 def show_usage(usage: Used) -> Usage:
@@ -243,9 +254,9 @@ def show_usage(usage: Used) -> Usage:
     )
 
 
-def show_own(reply: Reply) -> Foreword:
-    """Show what OpenAI has no name for."""
-    return Foreword(turn=reply.turn, session=reply.session, state=str(reply.state), cost_usd=reply.cost_usd)
+def show_own(reply: Reply, held: list[HeldShape]) -> Foreword:
+    """Return the fields of an answer that OpenAI does not have."""
+    return Foreword(turn=reply.turn, session=reply.session, state=str(reply.state), cost_usd=reply.cost_usd, held=held)
 
 
 def find_reason(reply: Reply) -> Literal["stop", "length"]:

@@ -17,6 +17,7 @@ from foreword.gateway.api.body import Declared, Gone, check_json, hand_on, read_
 from foreword.gateway.api.faults import MAX_PATH_CHARS, Fault, translate
 from foreword.gateway.api.hosts import read_host
 from foreword.gateway.api.terms import Terms
+from foreword.gateway.channel import NotKept
 from foreword.gateway.channels.web import CHANNEL
 from foreword.gateway.rates import Rates
 from foreword.gateway.tokens import Token, Tokens
@@ -129,9 +130,10 @@ class Door:
             said["unrecorded"], self._unrecorded = self._unrecorded, 0
         if fault.status >= 500 and error is not None:
             said |= describe_error(error)
+        is_recorded = isinstance(error, NotKept) and error.is_recorded
         Trace(self._recorder, context).tell(
             EventType.CHANNEL_ERROR,
-            level=Level.ERROR if fault.status >= 500 else Level.WARN,
+            level=Level.ERROR if fault.status >= 500 and not is_recorded else Level.WARN,
             status=fault.status,
             request=f"{scope['method']} {scope['path']}"[:MAX_PATH_CHARS],
             request_id=scope["state"]["request_id"],

@@ -17,7 +17,8 @@ from starlette.routing import Match
 
 from foreword.errors import BudgetError, InputError, UnknownName, suggest
 from foreword.frozen import frozen
-from foreword.gateway.gateway import Closing, NotKept
+from foreword.gateway.channel import NotKept
+from foreword.gateway.gateway import Closing
 from foreword.gateway.message import BadMessage, KeyReused, NotFound, WrongSession
 
 LONGEST = 500  # characters of a message; some quote what was asked

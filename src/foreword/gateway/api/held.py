@@ -1,4 +1,4 @@
-"""Held calls: tool calls of one's own that wait for a yes."""
+"""Held calls: a person's tool calls that wait for approval."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -25,17 +25,17 @@ class HeldDecision(Asked):
 
 
 class HeldShape(Told):
-    """A tool call that waits for a yes; it has not run."""
+    """A tool call that waits for approval; it has not run."""
 
     held: str
-    turn: str = Field(description="The turn that made the call.")
+    turn: str = Field(description="The newest turn that made the call.")
     session: str
     agent: str
     channel: str
     name: str = Field(description="The tool.")
-    arguments: dict[str, Any] = Field(description="The arguments with which it runs if it is allowed.")
+    arguments: dict[str, Any] = Field(description="The arguments of the call if it is allowed.")
     created: datetime
-    expires: datetime = Field(description="When it is dropped if nobody has decided.")
+    expires: datetime = Field(description="When it is dropped without a decision.")
 
 
 class HeldList(Told):
@@ -69,7 +69,7 @@ def describe(held: HeldCall) -> HeldShape:
 
 @router.get("", operation_id="listHeldCalls", responses=answers())
 async def list_held(desk: AtDesk) -> HeldList:
-    """List one's own tool calls that wait for a yes."""
+    """List one's tool calls that wait for approval."""
     found = await desk.gateway.held.list(desk.user, desk.find_clearance())
     return HeldList(held=[describe(one) for one in found])
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from foreword.gateway.api.faults import ONLY_TEXT, Fault
+from foreword.gateway.api.held import HeldShape
 from foreword.gateway.api.shapes import LONGEST_NAME, LONGEST_TEXT, Told
 from foreword.gateway.housekeeping import Line, Request
 from foreword.turn import Message
@@ -247,12 +248,13 @@ class Choice(Told):
 
 
 class Foreword(Told):
-    """What only we say: the turn, the session, how far it is, and what it cost."""
+    """Fields that OpenAI does not have: the turn, its session, its state, its cost and its held calls."""
 
     turn: str
     session: str
     state: str
     cost_usd: float | None
+    held: list[HeldShape] = Field(default=[], description="The calls of the turn that wait for approval.")
 
 
 class Completion(Told):

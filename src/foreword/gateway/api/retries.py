@@ -1,7 +1,7 @@
 """Retries: a request that is sent again is the same turn.
 
-A client names its message with the header Idempotency-Key, or it is one of the SDKs that count their own retries in a
-header and send the same body again. Both belong to the token of the request.
+A client names its message with the header Idempotency-Key, or it is one of the SDKs that count their retries in a
+header and send the same body again. Keys and retries belong to the token of the request and to the session it names.
 """
 
 import json
@@ -11,10 +11,11 @@ from typing import Any
 from fastapi import Request
 
 from foreword.gateway.api.desk import Desk
+from foreword.gateway.api.faults import SESSION
 from foreword.gateway.message import ClientRequest
 
 RETRY_COUNT = "x-stainless-retry-count"  # of the SDKs of OpenAI and Anthropic; 0 for the first try
-DELIVERY = ("stream", "stream_options")  # how an answer is delivered, not what is asked for
+DELIVERY = ("stream", "stream_options")  # options of delivery; they do not change the turn
 
 
 def make_key(desk: Desk, key: str | None) -> str:
@@ -28,13 +29,13 @@ async def read_client_request(request: Request, desk: Desk, **more: Any) -> Clie
     return ClientRequest(
         id=desk.request_id,
         token=desk.token,
-        digest=hash_body(json.loads(await request.body())),
+        digest=hash_request(json.loads(await request.body()), request.headers.get(SESSION, "")),
         retry=count.isdecimal() and int(count[:9]) > 0,
         **more,
     )
 
 
-def hash_body(body: dict[str, Any]) -> str:
-    """Hash what a request asks for; the order of its keys does not matter."""
-    asked = {name: value for name, value in body.items() if name not in DELIVERY}
+def hash_request(body: dict[str, Any], session: str) -> str:
+    """Hash a body without its delivery options, with the session of the header; the order of keys does not matter."""
+    asked = [session, {name: value for name, value in body.items() if name not in DELIVERY}]
     return sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

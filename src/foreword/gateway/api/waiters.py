@@ -1,7 +1,6 @@
-"""Clients that wait for turns: the last one that hangs up stops its turn, where `server.on_disconnect` says so."""
+"""Clients that wait for turns: the last one that hangs up stops its turn if `server.on_disconnect` is `stop`."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
@@ -15,41 +14,46 @@ from foreword.gateway.message import Reply
 
 
 class Waiters:
-    """Counts the clients of each turn."""
+    """The clients that wait for each turn."""
 
     def __init__(self, stop: Callable[[str], Awaitable[bool]]) -> None:
         self._stop = stop
-        self._counts: Counter[str] = Counter()
+        self._clients: dict[str, set[object]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
 
     @contextmanager
-    def count(self, turn: str) -> Iterator[None]:
-        """Count a client as one that waits, for as long as the block lasts."""
-        self._counts[turn] += 1
+    def join(self, turn: str) -> Iterator[object]:
+        """Add a client to a turn until the block ends or the client hangs up; yield the client."""
+        client = object()
+        self._clients.setdefault(turn, set()).add(client)
         try:
-            yield
+            yield client
         finally:
-            self._counts[turn] -= 1
-            if not self._counts[turn]:
-                del self._counts[turn]
+            self._remove(turn, client)
 
-    def leave(self, turn: str) -> None:
-        """Stop a turn whose client has hung up, unless another one waits for it."""
-        if self._counts[turn] > 1:
-            return
-        task = asyncio.create_task(self._end(turn))
-        self._stopping.add(task)
-        task.add_done_callback(self._stopping.discard)
+    def hang_up(self, turn: str, client: object) -> None:
+        """Remove a client, and stop the turn if no other client waits for it."""
+        self._remove(turn, client)
+        if turn not in self._clients:
+            task = asyncio.create_task(self._end(turn))
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+
+    def _remove(self, turn: str, client: object) -> None:
+        clients = self._clients.get(turn, set())
+        clients.discard(client)
+        if not clients:
+            self._clients.pop(turn, None)
 
     async def _end(self, turn: str) -> None:
         await self._stop(turn)
 
     async def wait(self, request: Request, turn: str, reply: Awaitable[Reply], *, stops: bool) -> Reply:
         """Wait for the reply to a turn; a client that hangs up meanwhile stops it where `stops`."""
-        with self.count(turn):
+        with self.join(turn) as client:
             if not stops:
                 return await reply
-            watching = asyncio.create_task(self._watch(request, turn))
+            watching = asyncio.create_task(self._watch(request, turn, client))
             try:
                 return await reply
             finally:
@@ -57,10 +61,10 @@ class Waiters:
                 with suppress(asyncio.CancelledError):
                     await watching
 
-    async def _watch(self, request: Request, turn: str) -> None:
+    async def _watch(self, request: Request, turn: str, client: object) -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
-        self.leave(turn)
+        self.hang_up(turn, client)
 
 
 class TurnStream(StreamingResponse):
@@ -84,7 +88,7 @@ class TurnStream(StreamingResponse):
         if self._waiters is None:
             await super().__call__(scope, receive, send)
             return
-        with self._waiters.count(self._turn):
+        with self._waiters.join(self._turn) as client:
             await super().__call__(scope, receive, send)
             if scope["state"].get(HUNG_UP) and not self._finished:
-                self._waiters.leave(self._turn)
+                self._waiters.hang_up(self._turn, client)

@@ -18,8 +18,8 @@ from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Level, Recorder
 from foreword.events.trace import Timepiece, Trace, describe_error, make_id
 from foreword.frozen import frozen
-from foreword.gateway.channel import Channel
-from foreword.gateway.gateway import Closing, NotKept
+from foreword.gateway.channel import Channel, NotKept
+from foreword.gateway.gateway import Closing
 from foreword.gateway.message import Accepted, Errand, Incoming
 from foreword.gateway.owner import name_owner
 from foreword.gateway.schedule.destination import (

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from foreword.errors import ForewordError, InputError
 from foreword.events.event import Level
-from foreword.gateway.channel import Hear, Heard, Tell
+from foreword.gateway.channel import Hear, Heard, NotKept, Tell
 from foreword.gateway.channels.telegram.hearing import Hearing
 from foreword.gateway.channels.telegram.line import GetRawUpdates, Line, Unreached, Unsure
 from foreword.gateway.channels.telegram.manners import Manners
@@ -101,7 +101,8 @@ class Polling:
     def _is_given_up(self, number: int, error: Exception) -> bool:
         """Whether an update breaks whoever takes it time and again; a full disk may last as long as it likes."""
         if isinstance(error, ForewordError | OSError):
-            self._meet("kept", f"messages cannot be kept, so they wait at Telegram: {error}")
+            level = Level.WARN if isinstance(error, NotKept) and error.is_recorded else Level.ERROR
+            self._meet("kept", f"messages cannot be kept, so they wait at Telegram: {error}", level)
             return False
         self._broken[number] = self._broken.get(number, 0) + 1
         if self._broken[number] < self._manners.tries:
@@ -162,8 +163,8 @@ class Polling:
         self._failures += 1
         await self._manners.sleep(wait)
 
-    def _meet(self, trouble: str, words: str) -> None:
+    def _meet(self, trouble: str, words: str, level: Level = Level.ERROR) -> None:
         """Tell a trouble when it begins."""
         if trouble != self._trouble:
-            self._tell(words, Level.ERROR)
+            self._tell(words, level)
         self._trouble = trouble
