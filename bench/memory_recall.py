@@ -1,9 +1,9 @@
-"""Recall: which of the turns that answer a question a memory search finds, over LoCoMo dialogues.
+"""Recall: how much of the evidence for a question a memory search finds, in several kinds of conversation.
 
-The metric is evidence recall: of a question's evidence turns, the share among the first k results, averaged over the
-questions that have evidence. The weights of `foreword.memory.rank` were found on five dialogues, so a run over those
-five is no measure of others; `bench.memory_weights` leaves one out in turn (0.759, 0.829 and 0.875 at 5, 10 and 20).
-The parts that are weighed were chosen with all five in view.
+Each folder is one world of dialogues in LoCoMo's shape. The metric is evidence recall: of the messages that answer a
+question, the share among the first k results, averaged over the questions that have such messages. The shipped weights
+were found on the folders of development, so two more figures say what they are worth elsewhere: weights found on all
+dialogues but the one that is measured, and weights found on all worlds but the one that is measured.
 """
 
 import json
@@ -20,14 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import foreword
+from bench.memory_weights import Case, find_weights
+from bench.memory_weights import measure as weigh_cases
 from foreword.memory import rank
+from foreword.memory.chunk import split
 from foreword.memory.memory import Hit, Memory
+from foreword.memory.sqlite_index import SqliteIndex
 from foreword.sources.passage import Passage
 from foreword.testing import write_files
 from foreword.words import Trust
 
 DEPTHS = (5, 10, 20)
 CATEGORIES = {1: "several turns", 2: "time", 3: "inference", 4: "one turn", 5: "adversarial"}
+STORE = "social"
 CONFIG = "owner: alice\nusers: {alice: {trust: full}}\n"
 TURN = re.compile(r"D\d+:\d+")
 Search = Callable[[str], list[str]]
@@ -131,10 +136,9 @@ def measure(talk: Talk, search: Search) -> Iterator[Score]:
         yield Score(category=question["category"], shares=shares, seconds=seconds)
 
 
-def average(scores: Sequence[Score]) -> str:
+def average(shares: Iterable[Sequence[float]]) -> str:
     """Show the mean recall at each depth."""
-    means = [statistics.mean(score.shares[at] for score in scores) for at in range(len(DEPTHS))]
-    return "  ".join(f"{mean:.3f}" for mean in means)
+    return "  ".join(f"{statistics.fmean(column):.3f}" for column in zip(*shares, strict=True))
 
 
 def show_times(scores: Sequence[Score]) -> str:
@@ -144,34 +148,103 @@ def show_times(scores: Sequence[Score]) -> str:
 
 
 def show(name: str, scores: Sequence[Score]) -> None:
-    """Print what one search reached, in all and per category."""
-    print(f"{name:36} {average(scores)}   {show_times(scores)}")
+    """Print what one search reached, in all and for each kind of question."""
+    print(f"{name:36} {average(score.shares for score in scores)}   {show_times(scores)}")
     for category, about in CATEGORIES.items():
-        if some := [score for score in scores if score.category == category]:
+        if some := [score.shares for score in scores if score.category == category]:
             print(f"  {category} {about:13} {len(some):5} questions {average(some)}")
 
 
-def run(talks: Sequence[Talk]) -> None:
-    """Print recall beside the baseline, what a turn recalls by itself, and what is lost without each part."""
-    count = sum(len(talk.questions) for talk in talks)
-    print(f"{len(talks)} dialogues, {count:,} questions\n{'':36}   R@5   R@10   R@20")
-    plain: list[Score] = []
-    ours: list[Score] = []
-    for talk in talks:
-        with open_plain(talk) as search:
-            plain += measure(talk, search)
-        with open_ours(talk) as search:
-            ours += measure(talk, search)
-    show("FTS5 BM25, any word", plain)
-    show("foreword", ours)
-    print(measure_turns(talks))
-    for part, lost in ablate(talks).items():
-        print(f"{'without ' + part:36} {average(lost)}")
+def run(worlds: Mapping[str, Sequence[Talk]]) -> None:
+    """Print each world beside its baseline, then the worlds together."""
+    ours: dict[str, list[Score]] = {}
+    plain: dict[str, list[Score]] = {}
+    for world, talks in worlds.items():
+        ours[world], plain[world] = [], []
+        for talk in talks:
+            with open_plain(talk) as search:
+                plain[world] += measure(talk, search)
+            with open_ours(talk) as search:
+                ours[world] += measure(talk, search)
+        messages = sum(len(talk.turns) for talk in talks)
+        print(f"\n{world}: {len(talks)} dialogues, {messages:,} messages, {len(ours[world]):,} questions")
+        print(f"{'':36}   R@5   R@10   R@20")
+        show("FTS5 BM25, any word", plain[world])
+        show("foreword", ours[world])
+        print(measure_turns(talks), flush=True)
+    print(f"\nmean of {len(worlds)} worlds\n{'':36}   R@5   R@10   R@20")
+    for name, scores in (("FTS5 BM25, any word", plain), ("foreword", ours)):
+        print(f"{name:36} {average([mean(one) for one in scores.values()])}")
+    cases = {world: [list(read_cases(talk)) for talk in talks] for world, talks in worlds.items()}
+    show_held_out(cases)
+    show_parts(cases)
+
+
+def mean(scores: Sequence[Score]) -> list[float]:
+    """Return the mean recall at each depth."""
+    return [statistics.fmean(column) for column in zip(*(score.shares for score in scores), strict=True)]
+
+
+def read_cases(talk: Talk) -> Iterator[Case]:
+    """Ask every question of a dialogue, and look at the finalists of the ranking."""
+    index = SqliteIndex()
+    with index.writing():
+        for path, body in talk.files.items():
+            index.put(STORE, path, ("", ""), split(body))
+    stop = frozenset(index.stem(rank.STOP))
+    for question in talk.questions:
+        scorer = rank.gather(rank.read_question(question["question"], index, stop), STORE, index)
+        finalists = list(scorer.describe(lambda rows: index.rows(STORE, rows), rank.FINALISTS))
+        found = index.fetch(STORE, [row for row, _, _ in finalists])
+        places = [(found[row].path.removeprefix("memory/"), found[row].first) for row, _, _ in finalists]
+        wanted = find_evidence(question)
+        answers = frozenset(at for at, place in enumerate(places) if talk.places.get(place) in wanted)
+        yield Case([parts for _, _, parts in finalists], answers, len(wanted))
+    index.close()
+
+
+Cases = Mapping[str, Sequence[Sequence[Case]]]
+
+
+def show_held_out(cases: Cases) -> None:
+    """Print what weights reach that were not found on what they are measured on."""
+    every = find_weights([join(talks) for talks in cases.values()])
+    print(f"\nweights found on the other dialogues, and on the other worlds\n{'':36}   R@5   R@10   R@20")
+    for world, talks in cases.items():
+        held: list[tuple[float, ...]] = []
+        for at, talk in enumerate(talks):
+            others = [join(one for place, one in enumerate(some) if (name, place) != (world, at))
+                      for name, some in cases.items()]  # fmt: skip
+            held += weigh_cases(talk, find_weights(others, every), DEPTHS)
+        print(f"{world + ', other dialogues':36} {average(held)}", flush=True)
+        if len(cases) > 1:
+            weights = find_weights([join(some) for name, some in cases.items() if name != world], every)
+            print(f"{world + ', other worlds':36} {average(weigh_cases(join(talks), weights, DEPTHS))}", flush=True)
+    print("weights of everything: " + ", ".join(f"{name}={weight:.2f}" for name, weight in every._asdict().items()))
+
+
+def show_parts(cases: Cases) -> None:
+    """Print what R@10 loses in each world without each part of the ranking."""
+    print(f"\nR@10 lost without each part\n{'':12}" + "".join(f"{world:>16}" for world in cases))
+    for part in rank.Parts._fields:
+        weights = rank.TALK._replace(**{part: 0.0})
+        lost = [measure_depth(talks, rank.TALK) - measure_depth(talks, weights) for talks in cases.values()]
+        print(f"{part:12}" + "".join(f"{one:16.3f}" for one in lost))
+
+
+def measure_depth(talks: Iterable[Sequence[Case]], weights: Sequence[float]) -> float:
+    """Measure R@10 under some weights."""
+    return statistics.fmean(share for (share,) in weigh_cases(join(talks), weights, (10,)))
+
+
+def join(talks: Iterable[Sequence[Case]]) -> list[Case]:
+    """Join the questions of several dialogues."""
+    return [case for cases in talks for case in cases]
 
 
 def measure_turns(talks: Sequence[Talk]) -> str:
     """Say what a turn recalls by itself for a dialogue's own questions, and for those of the next dialogue."""
-    found, right, shares, silent = 0, 0, list[float](), list[bool]()
+    found, right, shares, silent, padding = 0, 0, list[float](), list[bool](), list[int]()
     for talk, other in zip(talks, (*talks[1:], talks[0]), strict=True):
         with open_memory(talk) as memory:
             for question in talk.questions:
@@ -180,34 +253,29 @@ def measure_turns(talks: Sequence[Talk]) -> str:
                 found += len(turns)
                 right += len(wanted.intersection(turns))
                 shares.append(len(wanted.intersection(turns)) / len(wanted))
-            silent += [not memory.recall(question["question"], Trust.FULL) for question in other.questions]
+            for question in other.questions:
+                silent.append(not memory.recall(question["question"], Trust.FULL))
+                padding.append(len(memory.search(question["question"], Trust.FULL)))
     return (
         f"a turn recalls {found / len(shares):.1f} passages for a question; {right / max(found, 1):.3f} of them answer "
         f"it, and {statistics.mean(shares):.3f} of its evidence is among them\n"
-        f"nothing is recalled for {statistics.mean(silent):.3f} of the questions about another dialogue"
+        f"of the questions about another dialogue {statistics.mean(silent):.3f} recall nothing, and a search gives "
+        f"{statistics.mean(padding):.1f} of 5 results"
     )
 
 
-def ablate(talks: Sequence[Talk]) -> Mapping[str, Sequence[Score]]:
-    """Measure once more without each part of the ranking."""
-    lost: dict[str, list[Score]] = {part: [] for part in rank.Parts._fields}
-    weights = rank.TALK
-    for talk in talks:
-        with open_ours(talk) as search:
-            for part in lost:
-                rank.TALK = weights._replace(**{part: 0.0})
-                lost[part] += measure(talk, search)
-    rank.TALK = weights
-    return lost
-
-
 def main(arguments: Sequence[str]) -> int:
-    """Run over the dialogues of a folder."""
-    paths = sorted(Path(arguments[0]).glob("*.json")) if len(arguments) == 1 else []
-    if not paths:
-        print("usage: python -m bench.memory_recall FOLDER, with LoCoMo dialogues (*.json) in it", file=sys.stderr)
+    """Run over the dialogues of some folders."""
+    folders = [Path(name) for name in arguments]
+    worlds = {folder.name: [read_talk(path) for path in sorted(folder.glob("*.json"))] for folder in folders}
+    if not worlds or not all(len(talks) > 1 for talks in worlds.values()):
+        print(
+            "usage: python -m bench.memory_recall FOLDER…\n"
+            "Each folder has two or more dialogues in LoCoMo's shape (*.json).",
+            file=sys.stderr,
+        )
         return 2
-    run([read_talk(path) for path in paths])
+    run(worlds)
     return 0
 
 

@@ -1,6 +1,14 @@
 """Claims about chunks."""
 
-from foreword.memory.chunk import MAX_MESSAGE_CHARS, MAX_PARAGRAPH_CHARS, Chunk, cut_line, find_day, split, split_message
+from foreword.memory.chunk import (
+    MAX_MESSAGE_CHARS,
+    MAX_PARAGRAPH_CHARS,
+    Chunk,
+    cut_line,
+    find_day,
+    split,
+    split_message,
+)
 
 NOTES = """\
 # House

@@ -27,6 +27,7 @@ WRITTEN = re.compile(
     re.IGNORECASE,
 )
 
+
 @frozen(eq=True)
 class Chunk:
     """One paragraph of a document."""

@@ -34,8 +34,8 @@ class Row(NamedTuple):
     asks: bool
     """Whether it ends with a question."""
     author: str
-    day: int
-    """The day it speaks of as yyyymmdd, with 00 for an unknown day; 0 if unknown."""
+    month: int
+    """The month it speaks of as yyyymm; 0 if unknown."""
 
 
 @frozen(eq=True)

@@ -10,7 +10,7 @@ from foreword.config.schema import Config, Store
 from foreword.errors import Forbidden, InputError, show_name
 from foreword.frozen import frozen
 from foreword.memo import Memo
-from foreword.memory.chunk import split, split_items
+from foreword.memory.chunk import split_items
 from foreword.memory.digest import Survey
 from foreword.memory.entry import (
     Confirmed,

@@ -30,13 +30,11 @@ class Parts(NamedTuple):
     question: float
     """Whether it only asks."""
     month: float
-    """Whether it is of the month that the question names."""
-    day: float
-    """Whether it is of the day that the question names."""
+    """Whether it is of the month that the question names; its words say that too, unless days are numbers."""
 
 
 # Found by bench/memory_weights.py over three kinds of conversation; bench/memory_recall.py says what each part gains.
-TALK = Parts(words=2.8, near=5.6, document=6.5, answer=2.2, author=1.9, question=-1.45, month=4.4, day=2.5)
+TALK = Parts(words=2.4, near=6.2, document=5.7, answer=2.3, author=1.8, question=-1.3, month=2.4)
 # In notes nobody answers anybody, and the words themselves say more.
 NOTES = TALK._replace(words=4.0, answer=0.0)
 K1, B = 1.2, 0.75
@@ -47,7 +45,7 @@ FINALISTS = 150  # candidates whose rows are read
 MISSED = 1.0  # weight of a word that the store does not have, relative to the rarest that it has
 HEADED = 0.6  # weight of a word in a heading
 SHORT_WORDS, LONG_WORDS = 50, 300  # up to the first a message needs its neighbours; from the second on it needs none
-NEIGHBOUR_WORDS = 60  # a longer neighbour counts less, as it has many words by chance
+NEIGHBOUR_WORDS = 30  # a longer neighbour counts less, as it has many words by chance
 QUESTION_WORDS = 25  # a longer message that ends with a question also says something
 ASSISTANTS = frozenset(("assistant", "agent", "ai", "bot", "chatbot", "model"))
 FIRST_PERSON = frozenset(("i", "me", "my", "mine", "myself"))
@@ -72,8 +70,6 @@ class Question:
     months: tuple[int, ...]
     """Months that it names, 1 to 12."""
     years: tuple[int, ...]
-    day: int
-    """The day that it names, as yyyymmdd; 0 if none."""
 
 
 def read_question(text: str, index: Index, stop: frozenset[str]) -> Question:
@@ -86,7 +82,6 @@ def read_question(text: str, index: Index, stop: frozenset[str]) -> Question:
         spoken=spoken,
         months=tuple(sorted(months)),
         years=tuple(int(year) for year in YEAR.findall(text)),
-        day=int(day.replace("-", "")) if len(day) == len("2023-05-08") else 0,
     )
 
 
@@ -261,8 +256,7 @@ class Scorer:
                 answer=self._weigh_words(row - 1, asked) * damp(asked) / total if asked and asked.asks else 0.0,
                 author=found.author in self._authors,
                 question=bool(found.asks) and found.words < QUESTION_WORDS,
-                month=self._fits_month(found.day),
-                day=bool(self._question.day) and found.day == self._question.day,
+                month=self._fits_month(found.month),
             )
             yield row, found, parts
 
@@ -282,9 +276,9 @@ class Scorer:
                 total += rarity * max(near, default=0.0)
         return total
 
-    def _fits_month(self, day: int) -> bool:
+    def _fits_month(self, month: int) -> bool:
         months, years = self._question.months, self._question.years
-        return day > 0 and day // 100 % 100 in months and (not years or day // 10_000 in years)
+        return month > 0 and month % 100 in months and (not years or month // 100 in years)
 
 
 def weigh(parts: Parts, found: Row) -> float:

@@ -124,7 +124,7 @@ class SqliteIndex:
         )
         base.execute(
             f"CREATE TABLE IF NOT EXISTS chunks_{name}(id INTEGER PRIMARY KEY, document INTEGER, first INTEGER, "
-            "last INTEGER, words INTEGER, asks INTEGER, author TEXT, day INTEGER, heading TEXT, about TEXT, text TEXT)"
+            "last INTEGER, words INTEGER, asks INTEGER, author TEXT, month INTEGER, heading TEXT, about TEXT, text TEXT)"
         )
         base.execute(
             f"CREATE VIRTUAL TABLE IF NOT EXISTS words_{name} USING fts5(text, heading, about, content='chunks_{name}', "
@@ -171,7 +171,7 @@ class SqliteIndex:
                 len(one.text.split()),
                 one.is_question,
                 one.author,
-                number_day(one.when),
+                number_month(one.when),
                 one.heading,
                 one.about,
                 one.text,
@@ -290,7 +290,7 @@ class SqliteIndex:
     def rows(self, store: str, rows: Sequence[int]) -> Mapping[int, Row]:
         """Return what is known of some rows, as far as they exist."""
         found = self._base.execute(
-            f"SELECT id, words, first, asks, author, day FROM chunks_{self._name(store)} "
+            f"SELECT id, words, first, asks, author, month FROM chunks_{self._name(store)} "
             "WHERE id IN (SELECT value FROM json_each(?))",
             (json.dumps(list(rows)),),
         )
@@ -311,9 +311,9 @@ class SqliteIndex:
         }
 
 
-def number_day(when: str) -> int:
-    """Write a day or a month as yyyymmdd."""
-    return int(when.replace("-", "").ljust(8, "0")) if when else 0
+def number_month(when: str) -> int:
+    """Write the month of a day as yyyymm; 0 if unknown."""
+    return int(when[:7].replace("-", "")) if when else 0
 
 
 def quote(word: str) -> str:
