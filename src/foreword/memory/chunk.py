@@ -41,7 +41,7 @@ class Chunk:
     when: str = ""
     """The day it speaks of, or the month, as far as the text, its headings or its document say: 2023-05-08, 2023-05."""
     about: str = ""
-    """The description of its document, on the first chunk: it finds the document and does not outrank what that says."""
+    """The description of its document, on the first chunk: it finds the document without outranking its text."""
 
     @property
     def is_question(self) -> bool:

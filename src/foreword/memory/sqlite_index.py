@@ -123,12 +123,12 @@ class SqliteIndex:
             "(id INTEGER PRIMARY KEY, path TEXT UNIQUE, stamp TEXT, sha256 TEXT, start INTEGER, words INTEGER)"
         )
         base.execute(
-            f"CREATE TABLE IF NOT EXISTS chunks_{name}(id INTEGER PRIMARY KEY, document INTEGER, first INTEGER, "
-            "last INTEGER, words INTEGER, asks INTEGER, author TEXT, month INTEGER, heading TEXT, about TEXT, text TEXT)"
+            f"CREATE TABLE IF NOT EXISTS chunks_{name}(id INTEGER PRIMARY KEY, document INTEGER, first INTEGER, last INTEGER, "
+            "words INTEGER, asks INTEGER, author TEXT, month INTEGER, heading TEXT, about TEXT, text TEXT)"
         )
         base.execute(
-            f"CREATE VIRTUAL TABLE IF NOT EXISTS words_{name} USING fts5(text, heading, about, content='chunks_{name}', "
-            f"content_rowid='id', tokenize='{TOKENIZE}')"
+            f"CREATE VIRTUAL TABLE IF NOT EXISTS words_{name} USING fts5(text, heading, about, "
+            f"content='chunks_{name}', content_rowid='id', tokenize='{TOKENIZE}')"
         )
         base.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary_{name} USING fts5vocab(words_{name}, instance)")
         base.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS counts_{name} USING fts5vocab(words_{name}, row)")
