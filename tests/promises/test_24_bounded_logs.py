@@ -125,6 +125,7 @@ class CollectingStream(io.StringIO):
     """Collects garbage during the writes of one kind of line, as may happen at any allocation."""
 
     def write(self, text):
+        """Write a text; a finaliser of garbage raises meanwhile."""
         if "[x]" in text:
             Bad()
             gc.collect()
