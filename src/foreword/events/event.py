@@ -72,6 +72,8 @@ class Context:
     channel: str = ""
     room: str = ""
     schedule: str = ""
+    spender: str = ""
+    """The person whose budget also limits the calls, where the event has no user. It is not recorded."""
 
 
 NOBODY = Context()

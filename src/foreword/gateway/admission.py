@@ -19,7 +19,7 @@ from foreword.runtime.history import load, read_answers
 from foreword.store.ledgers import copy_ledger
 from foreword.turn import Message
 
-ROUGHLY = 3  # characters to a token, where no model is known to count by
+CHARS_PER_TOKEN = 3  # an estimate, for text without a tokenizer
 FEW = 400  # hashes that are asked for at once
 RECENT_SESSIONS = 20  # of one person, among which an interrupted one is looked for
 RETRY_WINDOW = timedelta(minutes=30)  # the SDKs try three times, and wait ten minutes for each
@@ -171,7 +171,7 @@ def find_by_beginning(
         copy_past(state, session.id, position, made.id)
         copy_ledger(state, session.id, made.id, whole=position == find_end(state, session))
     if rest:
-        weight = sum(len(message.text) for message in rest) // ROUGHLY
+        weight = sum(len(message.text) for message in rest) // CHARS_PER_TOKEN
         add_piece(state, made.id, Piece(kind=Kind.OUTSIDE, messages=recount_outside(rest), tokens=weight))
     return Admitted(session=made, new=True)
 

@@ -151,7 +151,7 @@ class Servers:
                 text = await self._ask_server(route, frozen, arguments)
         except ServerError as error:
             self._tell(route.server, error)
-            raise ToolFailed(f"of the server {route.server!r} there is no answer: {error}") from error
+            raise ToolFailed(f"server {route.server!r} did not answer: {error}") from error
         return Answer(text=text, tokens=await asyncio.to_thread(assembly.terms.meter.count, text[:100_000]))
 
     async def _ask_server(self, route: Route, frozen: Frozen, arguments: Mapping[str, Any]) -> str:

@@ -84,6 +84,7 @@ async def complete(
             name=name,
             agent=asked.model,
             channel=OPENAI,
+            user=desk.user,
             request=chore,
             clearance=desk.find_clearance(),
             request_id=desk.request_id,
@@ -127,7 +128,7 @@ async def answer_housekeeping(desk: Desk, asked: ChatRequest, task: Task) -> Com
     except Ended as error:
         if error.end is End.REFUSED:
             raise Fault(402, error.told) from error
-        raise Fault(502, "the model could not answer; nothing was kept of this request") from error
+        raise Fault(502, "the model failed; the request was not stored") from error
     return Completion(
         id=f"chatcmpl-{answer.id}",
         created=int(desk.now.timestamp()),
