@@ -88,6 +88,8 @@ class Place:
     parent: str = ""
     caller: str = ""
     """The trace of the client that sent `traceparent`; spans are exported under it, and rows keep the turn's own."""
+    sampled: bool = True
+    """Whether the caller records its trace, by the flag of `traceparent`."""
 
 
 NOWHERE = Place()

@@ -80,6 +80,18 @@ def admit(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: dateti
     return Admitted(session=add_session(state, lane, incoming.situation, now), new=True)
 
 
+def find_session_model(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: datetime) -> str:
+    """Find the model that was chosen for the session of a message, without a write; empty for the agent's own model."""
+    if found := find_admitted(state, incoming, lane, now):
+        return found.session.model
+    if incoming.before is None or not is_named(lane):
+        return ""
+    session, _, length = find_longest(state, incoming.before, lane)
+    if incoming.before[length:] and (interrupted := find_interrupted(state, incoming.before, lane)):
+        return interrupted.model
+    return session.model if session else ""
+
+
 def is_named(lane: Lane) -> bool:
     """Whether a lane is somebody's; of those whom nobody has named, none is known again."""
     return bool(lane.user or (lane.room and not lane.room.startswith("(")))

@@ -51,8 +51,8 @@ class Choices:
             self._opened.add(model)
         return model
 
-    async def judge_format(self, agent: str, wanted: str) -> str:
-        """Say why the model of an agent does not take a response format; nothing where it does."""
-        model = await self.choose(agent)
+    async def judge_format(self, agent: str, wanted: str, chosen: str = "") -> str:
+        """Return why the model of an agent or of its session does not take a response format; empty if it does."""
+        model = await self.choose(agent, chosen)
         tools = find_facts(model, self._workspace.config.models).tools
         return find_refusal(self._models.find(model), wanted, model, tools=tools)

@@ -25,7 +25,7 @@ from foreword.events.listening import Listeners
 from foreword.events.notices import Board
 from foreword.events.span import read_traceparent
 from foreword.events.trace import Timepiece, Trace, describe_error
-from foreword.gateway.admission import admit, find_admitted, find_named, summarise_before
+from foreword.gateway.admission import admit, find_admitted, find_named, find_session_model, summarise_before
 from foreword.gateway.belonging import begin, find_context
 from foreword.gateway.channel import Heard
 from foreword.gateway.checking import check
@@ -33,8 +33,8 @@ from foreword.gateway.choices import Choices
 from foreword.gateway.held_calls import HeldCalls
 from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
-from foreword.gateway.lane import Found, find_lane
-from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
+from foreword.gateway.lane import Found, Lane, find_lane
+from foreword.gateway.message import Accepted, BadMessage, Incoming, NotFound, Reply, State
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.receiving import Received, Receiving
 from foreword.gateway.reloading import Reloading
@@ -146,6 +146,8 @@ class Gateway:
         now = self._clock()
         lane = found.lane
         admitted = await self._writer.look(lambda state: find_admitted(state, incoming, lane, now))
+        if incoming.request.response_format and not (admitted and admitted.turn):
+            await self._check_format(incoming, lane, now)
         if admitted is None:
             admitted = await self._writer.do(lambda state: admit(state, incoming, lane, now))
         session = admitted.session
@@ -234,8 +236,14 @@ class Gateway:
         assert self._working is not None
         return await self._working.assemble(turn)
 
+    async def _check_format(self, incoming: Incoming, lane: Lane, now: datetime) -> None:
+        """Refuse a response format that the model of the session does not take, before anything is stored."""
+        chosen = await self._writer.look(lambda state: find_session_model(state, incoming, lane, now))
+        if refusal := await self._choices.judge_format(lane.agent, incoming.request.response_format, chosen):
+            raise BadMessage("response_format", refusal)
+
     async def judge_format(self, agent: str, wanted: str) -> str:
-        """Say why the model of an agent does not take a response format; nothing where it does."""
+        """Return why the model of an agent does not take a response format; empty if it does."""
         return await self._choices.judge_format(agent, wanted)
 
     async def retry(self, session: str = "") -> int:

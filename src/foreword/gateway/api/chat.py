@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Request, Response
 
 from foreword.errors import UnknownName
 from foreword.events.event import Usage as Used
+from foreword.events.span import clean_traceparent
 from foreword.gateway.api.desk import AtDesk, Desk
 from foreword.gateway.api.device import Languages, read_device
 from foreword.gateway.api.faults import SESSION, Fault, missing
@@ -77,7 +78,7 @@ async def complete(
     if asked.model not in desk.config.agents:
         raise UnknownName("agent", asked.model, desk.config.agents)
     check_tools(asked, desk.config.server.client_tools)
-    wanted = await check_format(desk, asked)
+    wanted = write_format(asked.response_format)
     chore = read_request(asked)
     if name := recognise(chore, desk.config.server.housekeeping):
         task = Task(
@@ -90,6 +91,7 @@ async def complete(
             request_id=desk.request_id,
             response_format=wanted,
         )
+        await check_format(desk, asked.model, wanted)
         done, headers = await answer_housekeeping(desk, asked, task), {HOUSEKEEPING: name, **describe_tools(asked)}
         response.headers.update(headers)
         return stream(stream_completion(done, usage=wants_usage(asked)), headers) if asked.stream else done
@@ -105,7 +107,7 @@ async def complete(
         key=make_key(desk, key),
         client=read_device(None, languages),
         request=sent,
-        traceparent=request.headers.get("traceparent", ""),
+        traceparent=clean_traceparent(request.headers.getlist("traceparent")),
     )
     accepted = await hand_in(desk.gateway.receive, heard)
     headers = {SESSION: accepted.session, **describe_tools(asked)}
@@ -161,12 +163,10 @@ def wants_usage(asked: ChatRequest) -> bool:
     return bool(asked.stream_options and asked.stream_options.include_usage)
 
 
-async def check_format(desk: Desk, asked: ChatRequest) -> str:
-    """Return the format that the answer must have, or refuse one that the agent's model does not take."""
-    wanted = write_format(asked.response_format)
-    if wanted and (refusal := await desk.gateway.judge_format(asked.model, wanted)):
+async def check_format(desk: Desk, agent: str, wanted: str) -> None:
+    """Refuse a format that the agent's model does not take; the gateway checks that of a session."""
+    if wanted and (refusal := await desk.gateway.judge_format(agent, wanted)):
         raise Fault(400, refusal, param="response_format")
-    return wanted
 
 
 class Telling:

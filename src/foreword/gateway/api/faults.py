@@ -195,6 +195,8 @@ def translate_input(error: InputError | BudgetError, *, openai: bool) -> Fault:
             fault = Fault(422, str(error), param=KEY, code="idempotency_key_reused")
         case WrongSession():
             fault = Fault(422, str(error), param=session)
+        case BadMessage(field="response_format"):
+            fault = Fault(400, str(error), param=error.field)
         case BadMessage():
             fault = Fault(422, str(error), param="messages" if openai and error.field == "text" else error.field)
         case _:
