@@ -25,7 +25,7 @@ from foreword.events.listening import Listeners
 from foreword.events.notices import Board
 from foreword.events.span import read_traceparent
 from foreword.events.trace import Timepiece, Trace, describe_error
-from foreword.gateway.admission import admit, find_admitted, find_named, find_session_model, summarise_before
+from foreword.gateway.admission import Admitted, admit, find_admitted, find_named, find_session_model, summarise_before
 from foreword.gateway.belonging import begin, find_context
 from foreword.gateway.channel import Heard
 from foreword.gateway.checking import check
@@ -146,8 +146,7 @@ class Gateway:
         now = self._clock()
         lane = found.lane
         admitted = await self._writer.look(lambda state: find_admitted(state, incoming, lane, now))
-        if incoming.request.response_format and not (admitted and admitted.turn):
-            await self._check_format(incoming, lane, now)
+        await self._check_format(incoming, lane, now, admitted)
         if admitted is None:
             admitted = await self._writer.do(lambda state: admit(state, incoming, lane, now))
         session = admitted.session
@@ -236,8 +235,10 @@ class Gateway:
         assert self._working is not None
         return await self._working.assemble(turn)
 
-    async def _check_format(self, incoming: Incoming, lane: Lane, now: datetime) -> None:
+    async def _check_format(self, incoming: Incoming, lane: Lane, now: datetime, admitted: Admitted | None) -> None:
         """Refuse a response format that the model of the session does not take, before anything is stored."""
+        if not incoming.request.response_format or (admitted and admitted.turn):
+            return
         chosen = await self._writer.look(lambda state: find_session_model(state, incoming, lane, now))
         if refusal := await self._choices.judge_format(lane.agent, incoming.request.response_format, chosen):
             raise BadMessage("response_format", refusal)

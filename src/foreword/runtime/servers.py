@@ -14,7 +14,7 @@ end as soon as nobody waits for their answer. Where an edited one does not start
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
@@ -75,8 +75,8 @@ class Servers:
         self._leaving: list[Used] = []
         self._names: dict[tuple[str, str], str] = {}
         """What the tools of a server begin with, by agent and the name it has before it has started."""
-        self._frozen: dict[str, Frozen] = {}
-        """What conversations were begun with, those used last at the end."""
+        self._frozen: dict[str | Assembly, Frozen] = {}
+        """The lists and links of sessions, and of turns without a session; the most recently used last."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -135,7 +135,9 @@ class Servers:
         if asking := {one for one in waited if one and not one.done()}:
             await asyncio.wait(asking, timeout=self._times.listing)
         settled = [self._settle(agent, one) for one in named]
-        offers = self._take_offers(agent, settled, frozenset(reserved), self._find_frozen(session))
+        offers = self._take_offers(
+            agent, settled, frozenset(reserved), self._find_frozen(session) if session else Frozen()
+        )
         tools = [tool for offer in offers for tool in offer.tools]
         extensions = [offer.extension for offer in offers if offer.extension]
         return tuple(sorted(tools, key=lambda one: one.name)), tuple(extensions)
@@ -145,7 +147,7 @@ class Servers:
         route = self._routes.get((assembly.turn.agent, name))
         if route is None or name not in assembly.terms.tools:
             raise UnknownName("tool", name, ())
-        frozen = self._find_frozen(assembly.turn.session)
+        frozen = self._find_frozen(assembly.turn.session or assembly)
         try:
             with route.used.calling():
                 text = await self._ask_server(route, frozen, arguments)
@@ -169,18 +171,16 @@ class Servers:
             frozen.link(list_links(result), used)
         return read_answer(result, route.reader)
 
-    def _find_frozen(self, session: str) -> Frozen:
-        """Find what a conversation was begun with; outside of one the lists of now count."""
+    def _find_frozen(self, owner: str | Assembly) -> Frozen:
+        """Find the lists and links of a session, or of a single turn that has no session."""
         now = self._clock()
         for name, one in list(self._frozen.items()):
             if now - one.used_at < CACHED and len(self._frozen) <= MAX_CONVERSATIONS:
                 break
             del self._frozen[name]
-        frozen = self._frozen.pop(session, None) or Frozen()
+        frozen = self._frozen.pop(owner, None) or Frozen()
         frozen.used_at = now
-        self._frozen[session] = frozen
-        if not session:
-            frozen.listings.clear()
+        self._frozen[owner] = frozen
         return frozen
 
     def _use(self, server: Server) -> Used:
@@ -225,9 +225,9 @@ class Servers:
     ) -> tuple[Offer, ...]:
         """Take what the servers of an agent offer; asked again it is the very same, so that prompts are remembered."""
         taken, offers = set(reserved), []
-        for one in named:
+        for one in self._find_ready(agent, named):
             listing = frozen.pin(one.name, one.used)
-            if listing is None or one.used.listing is None:
+            if listing is None:
                 continue
             name = self._name(agent, one)
             offer = self._make_offer(name, one, listing, taken)
@@ -240,6 +240,19 @@ class Servers:
                 route = Route(used=one.used, server=name, original=original, reader=offer.reader)
                 self._routes[agent, tool.name] = route
         return tuple(offers)
+
+    def _find_ready(self, agent: str, named: Sequence[Serving]) -> Iterator[Serving]:
+        """Find the servers that have answered and whose names are certain.
+
+        Servers with the same own name are numbered in the order of the configuration. So one that has no name yet waits
+        while an earlier one, which may have the same own name, is still starting.
+        """
+        is_open = False
+        for one in named:
+            if one.used.listing is None:
+                is_open |= one.used.is_starting and not one.server.name
+            elif one.server.name or not is_open or (agent, one.name) in self._names:
+                yield one
 
     def _name(self, agent: str, one: Serving) -> str:
         """Name a server for an agent once its own name is known; it keeps that name."""
