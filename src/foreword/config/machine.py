@@ -8,7 +8,7 @@ class HostSettings:
     """Host facts that cannot be detected, or should not be."""
 
     sudo: bool | None = None
-    """Whether sudo works without a password; if left out, `sudo -n true` is tried once, without a prompt."""
+    """Whether sudo works without a password. If left out: yes for root, otherwise unknown and not shown."""
 
 
 @frozen(eq=True)

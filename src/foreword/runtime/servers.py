@@ -135,9 +135,8 @@ class Servers:
         if asking := {one for one in waited if one and not one.done()}:
             await asyncio.wait(asking, timeout=self._times.listing)
         settled = [self._settle(agent, one) for one in named]
-        offers = self._take_offers(
-            agent, settled, frozenset(reserved), self._find_frozen(session) if session else Frozen()
-        )
+        frozen = self._find_frozen(session) if session else Frozen()
+        offers = self._take_offers(agent, settled, frozenset(reserved), frozen)
         tools = [tool for offer in offers for tool in offer.tools]
         extensions = [offer.extension for offer in offers if offer.extension]
         return tuple(sorted(tools, key=lambda one: one.name)), tuple(extensions)
@@ -226,13 +225,13 @@ class Servers:
         """Take what the servers of an agent offer; asked again it is the very same, so that prompts are remembered."""
         taken, offers = set(reserved), []
         for one in self._find_ready(agent, named):
-            listing = frozen.pin(one.name, one.used)
-            if listing is None:
+            listing, current = frozen.pin(one.name, one.used), one.used.listing
+            if listing is None or current is None:
                 continue
             name = self._name(agent, one)
             offer = self._make_offer(name, one, listing, taken)
-            if listing is not one.used.listing:
-                offer = extend(name, one.server, offer, self._make_offer(name, one, one.used.listing, taken))
+            if listing is not current:
+                offer = extend(name, one.server, offer, self._make_offer(name, one, current, taken))
             taken |= {tool.name for tool in offer.tools}
             offers.append(offer)
             for tool in offer.tools:
