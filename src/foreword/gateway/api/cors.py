@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 ANY = "*"
-EXPOSED = "X-Request-Id, X-Foreword-Session, Foreword-Client-Tools, Foreword-Housekeeping, Retry-After"
+EXPOSED = "X-Request-Id, X-Foreword-Session, Foreword-Client-Tools, Foreword-Held, Foreword-Housekeeping, Retry-After"
 PREFLIGHT = {
     "Access-Control-Allow-Headers": "Authorization, *",  # the star does not include Authorization
     "Access-Control-Max-Age": "600",
