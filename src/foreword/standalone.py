@@ -1,7 +1,7 @@
 """Prompts without a workspace: one agent and one person, every text handed in by the caller.
 
-Some dialects have functions with the signatures of their documents. They run the same flow as a workspace; only the
-texts come from arguments, and nothing is read from the disk.
+Some dialects have functions with the signatures of their documents. They run the same flow as a workspace; all texts
+come from arguments, and no workspace file is read.
 """
 
 import re

@@ -260,7 +260,7 @@ def test_what_tools_tell(night):
     )
     assert (searched["facts"]["count"], saved["facts"]["store"]) == (1, "private")
     assert find(night, "tool_call", name="shop_price", status="ok")
-    assert failed["error"].startswith("of the server 'shop' there is no answer")
+    assert failed["error"].startswith("server 'shop' did not answer")
     turn = ["turn_started", "message_received"]
     assert describe(night, searched) == describe(night, saved) == ["tool_call", *turn]
     assert describe(night, failed) == turn

@@ -83,7 +83,7 @@ def test_no_room_of_that_name(desk):
         assert one.id != two.id
 
     asyncio.run(run())
-    with pytest.raises(InputError, match="bracket"):
+    with pytest.raises(InputError, match="must not start with"):
         check(Incoming(text="hello", user="bob", room="(group)"))
 
 

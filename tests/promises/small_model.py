@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,6 +49,30 @@ def serve_json(pages):
     server = LoopbackServer(Door)
     with serving(server, threading.Event()):
         yield f"{server.url}/v1"
+
+
+@contextmanager
+def dribble(where):
+    """Serve a stream that sends a little every 0.2 s for 15 s, in its headers or in its body."""
+    over = threading.Event()
+
+    class Door(QuietDoor):
+        def do_GET(self):  # noqa: N802 - the name that http.server calls
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            if where == "body":
+                self.wfile.write(b"content-type: text/event-stream\r\n\r\n")
+            end = time.monotonic() + 15
+            while time.monotonic() < end and not over.wait(0.2):
+                try:
+                    self.wfile.write(b": \n\n" if where == "body" else b"x-wait: 1\r\n")
+                    self.wfile.flush()
+                except OSError:
+                    return
+
+    server = LoopbackServer(Door)
+    with serving(server, threading.Event()):
+        yield f"{server.url}/v1"
+        over.set()
 
 
 OLLAMA = {

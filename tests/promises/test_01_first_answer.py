@@ -3,11 +3,12 @@
 import asyncio
 import json
 import re
+import time
 
 import pytest
 from bench.first_answer import QUESTIONS
 from chat_house import make_shell, sit_at_chat
-from small_model import LLAMA_CPP, LM_STUDIO, NOBODY, OLLAMA, copy_sample, forget_keys, serve_json
+from small_model import LLAMA_CPP, LM_STUDIO, NOBODY, OLLAMA, copy_sample, dribble, forget_keys, serve_json
 
 import foreword
 from foreword import Trust, Turn
@@ -264,3 +265,18 @@ def test_other_servers_are_left_alone(tmp_path, capsys, monkeypatch):
     with serve_json({"/v1/models": {"data": [{"id": "x", "owned_by": "somebody"}]}}) as other:
         forget_keys(monkeypatch, llamacpp=other, ollama="http://192.0.2.1:11434/v1")
         assert "model server" not in shell("doctor").out
+
+
+@pytest.mark.parametrize("where", ["headers", "body"])
+def test_a_server_that_never_ends_is_not_waited_for(tmp_path, capsys, monkeypatch, where):
+    """A program that sends a byte now and then on the port of a model server holds nothing up."""
+    shell = make_shell(capsys, monkeypatch, copy_sample(tmp_path / "ws", model="llamacpp:mistral.gguf"))
+    with dribble(where) as slow, serve_json(OLLAMA) as ollama:
+        forget_keys(monkeypatch, llamacpp=slow, ollama=ollama)
+        for command in (("doctor",), ("build", "--message", "Hello")):
+            began = time.monotonic()
+            out = shell(*command).out
+            assert time.monotonic() - began < 8
+            assert "llama.cpp at" not in out
+            if command == ("doctor",):
+                assert f"Ollama at {ollama}" in out

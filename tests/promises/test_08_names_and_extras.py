@@ -77,6 +77,44 @@ def test_two_spellings_are_one_name(tmp_path: Path, written: str, asked: str, ca
     assert "is not known" not in capsys.readouterr().err
 
 
+def test_references_have_either_spelling(tmp_path: Path) -> None:
+    """A reference to a name may have the other spelling of Unicode, and so may a key with the same name."""
+    name, other = normalize("NFC", ZOE), normalize("NFD", ZOE)
+    config = (
+        f"owner: {other}\nusers: {{{name}: {{trust: full, identities: ['web:{other}']}}}}\n"
+        f"agents: {{{name}: {{model: 'openai:gpt-5'}}}}\ntelegram: {{agent: {other}}}\n"
+        f"situations: {{{name}: {{ceiling: full}}}}\n"
+        f"rooms: {{{other}: {{situation: {other}, members: [{other}], group: {other}}}}}\n"
+        f"budgets: {{users: {{{other}: {{daily_usd: 1}}}}, agents: {{{other}: {{daily_usd: 1}}}}}}\n"
+        f"schedule: [{{user: {other}, agent: {other}, to: {other}, cron: '0 8 * * *', say: Hello}}]\n"
+    )
+    write_files(tmp_path, {"foreword.yaml": config})
+    with foreword.open(str(tmp_path)) as ws:
+        assert (ws.config.owner, [*ws.config.rooms], ws.config.rooms[name].members) == (name, [name], (name,))
+    write_files(tmp_path, {"foreword.yaml": configure(name, f"  {other}: {{trust: full}}\n")})
+    with pytest.raises(ConfigError, match="is given twice"):
+        foreword.open(str(tmp_path))
+
+
+def test_paths_and_texts_keep_their_spelling(tmp_path: Path) -> None:
+    """A directory, a file and a text are taken as they are written: a file system may tell two spellings apart."""
+    name = normalize("NFD", ZOE)
+    notes = tmp_path / name
+    notes.mkdir()
+    config = (
+        f"owner: alice\nusers: {{alice: {{trust: full}}}}\n"
+        f"agents: {{reid: {{model: 'openai:gpt-5', directories: ['{notes}'], soul: 'Loves {name}.'}}}}\n"
+        f"prompt: {{files: [{{path: '{name}.md'}}]}}\n"
+    )
+    write_files(tmp_path / "ws", {"foreword.yaml": config, f"{name}.md": "Bees swarm in May."})
+    with foreword.open(str(tmp_path / "ws")) as ws:
+        agent = ws.config.agents["reid"]
+        assert agent.folders[0].path == str(notes)
+        assert agent.soul == f"Loves {name}."
+        text = ws.assemble(Turn(user="alice", situation="dm", model="openai:gpt-5")).prompt.text
+    assert "Bees swarm in May." in text
+
+
 @pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
 def test_unsafe_names_are_refused(tmp_path: Path, name: str) -> None:
     """A name that is unsafe as a folder, that shows nothing, or that passes for another is refused with its line."""

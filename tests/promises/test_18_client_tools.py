@@ -1,6 +1,8 @@
 """Promise 18: Open WebUI and other clients work as they come."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import httpx2
 import openai
@@ -269,3 +271,35 @@ def test_the_fake_judges_as_gemini_does(settings, model, refused):
     with listen(Says(text="{}")) as provider:
         answer = httpx2.post(f"{provider.url}/v1beta/models/{model}:generateContent", json=body)
     assert answer.status_code == (400 if refused else 200), answer.text
+
+
+def choose_model(served, session, model):
+    """Choose another model for a session, as `/model` does."""
+    with closing(sqlite3.connect(f"{served.folder}/state.sqlite")) as state, state:
+        assert state.execute("UPDATE sessions SET model = ? WHERE id = ?", (model, session)).rowcount == 1
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(
+    ("agent", "chosen", "taken"), [("reid", "openai:gpt-5", True), ("ada", "anthropic:claude-sonnet-5", False)]
+)
+def test_a_format_is_judged_by_the_model_of_the_session(shared, agent, chosen, taken, named):
+    """After `/model` the format is taken or refused by the chosen model, before the message is stored."""
+    client, said = shared.open_sdk(), [{"role": "user", "content": f"Hello, {named} {agent}"}]
+    shared.provider.follow(Says(text="Hello."))
+    session = client.chat.completions.create(model=agent, messages=said).foreword["session"]
+    choose_model(shared, session, chosen)
+    said += [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "And in JSON?"}]
+    more = {"extra_headers": {"X-Foreword-Session": session}} if named else {}
+    wanted = {"model": agent, "messages": said, "response_format": {"type": "json_object"}, **more}
+    if taken:
+        shared.provider.follow(Says(text="{}"))
+        assert client.chat.completions.create(**wanted).foreword["session"] == session
+        return
+    asked = len(shared.provider.requests)
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(**wanted)
+    assert refused.value.param == "response_format"
+    assert len(shared.provider.requests) == asked
+    with shared.ask_as() as api:
+        assert "And in JSON?" not in api.get(f"/api/sessions/{session}").text

@@ -4,7 +4,17 @@ import json
 
 import httpx2
 import pytest
-from client_bodies import HOUSEKEEPING, LIBRECHAT_TITLE, NAMED, OPENCODE_TITLE, SHORT, make_task, say
+from client_bodies import (
+    HOUSEKEEPING,
+    LIBRECHAT_OLD,
+    LIBRECHAT_TITLE,
+    NAMED,
+    NEXTCHAT_TITLE,
+    OPENCODE_TITLE,
+    PEOPLE,
+    make_task,
+    say,
+)
 from served import FILES, serve_workspace
 
 from foreword.errors import ConfigError
@@ -13,10 +23,7 @@ from foreword.testing import Refuses, Says, make_workspace
 HEADER = "Foreword-Housekeeping"
 KNOWN = [
     *HOUSEKEEPING.items(),
-    ("title", NAMED),
-    ("task", SHORT),
-    ("title", OPENCODE_TITLE),
-    ("title", LIBRECHAT_TITLE),
+    *(("title", body) for body in (NAMED, OPENCODE_TITLE, LIBRECHAT_TITLE, LIBRECHAT_OLD, NEXTCHAT_TITLE)),
 ]
 
 
@@ -56,21 +63,14 @@ def test_it_is_recognised_and_runs_without_the_person(shared, name, body):
     assert list_sessions(shared) == before
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"model": "reid", "messages": [say("### Task:\nWater the plum tree.")]},
-        {"model": "reid", "messages": [say("Give this chat a title, please.")]},
-        {"model": "reid", "messages": [say("Hello")], "metadata": {"task": "something_else"}},
-        {"model": "reid", "messages": [say("Hello")], "max_tokens": 50},
-    ],
-)
+@pytest.mark.parametrize("body", PEOPLE.values(), ids=PEOPLE)
 def test_a_person_is_not_mistaken(shared, body):
-    """A message that only looks a little like it is the person's."""
+    """A message that only resembles a prompt of a chat UI is the person's, and is in the conversation."""
     shared.provider.follow(Says(text="Yes."))
     answer = send(shared, body)
+    assert answer.status_code == 200, answer.text
     assert HEADER not in answer.headers
-    assert answer.json()["foreword"]["session"]
+    assert answer.headers["X-Foreword-Session"]
 
 
 def test_the_limit_of_the_client_holds(shared):
@@ -97,6 +97,27 @@ def test_it_is_billed_to_the_channel(tmp_path):
             by_user = client.get("/api/cost", params={"by": "user"}).json()
         assert "web:openai" in json.dumps(by_channel)
         assert "alice" not in json.dumps(by_user)
+
+
+def test_it_is_within_the_budget_of_the_person(tmp_path):
+    """A person whose budget is used up gets no housekeeping, and what it costs counts for that budget."""
+    files = {**FILES, "foreword.yaml": FILES["foreword.yaml"] + "budgets: {users: {alice: {daily_usd: 0.000001}}}\n"}
+    with serve_workspace(tmp_path, files=files) as served:
+        for body in ({"model": "reid", "messages": [say("Hello")]}, HOUSEKEEPING["title"]):
+            answer = send(served, body)
+            assert answer.status_code == 402, answer.text
+            assert "the daily budget of user alice" in answer.json()["error"]["message"]
+        served.provider.follow(Says(text="Plum tree"))
+        assert send(served, HOUSEKEEPING["title"], user="bob").status_code == 200
+
+
+def test_the_budget_of_the_person_adds_up(tmp_path):
+    """Many small housekeeping requests come to the limit of the person."""
+    files = {**FILES, "foreword.yaml": FILES["foreword.yaml"] + "budgets: {users: {alice: {daily_usd: 0.02}}}\n"}
+    with serve_workspace(tmp_path, *(Says(text="Plum tree") for _ in range(100)), files=files) as served:
+        statuses = [send(served, HOUSEKEEPING["title"]).status_code for _ in range(40)]
+    assert statuses[0] == 200
+    assert statuses[-1] == 402
 
 
 def test_it_does_not_move_the_conversation(tmp_path):
@@ -139,7 +160,7 @@ def test_a_provider_that_fails(shared):
     shared.provider.follow(*(Refuses(status=503) for _ in range(4)))
     answer = send(shared, HOUSEKEEPING["tags"])
     assert answer.status_code == 502
-    assert "nothing was kept" in answer.json()["error"]["message"]
+    assert answer.json()["error"]["message"].startswith("the model failed; the request was not stored")
 
 
 def test_it_needs_a_token(shared):
@@ -171,20 +192,15 @@ LIMIT = "{daily_usd: 1.2}"  # for one call of 1,000 tokens at most, and not for 
 
 
 @pytest.mark.parametrize(
-    ("budgets", "refused"),
-    [
-        (LIMIT, "the daily budget"),
-        (f'{{channels: {{"web:openai": {LIMIT}}}}}', "the daily budget"),
-        (f"{{users: {{alice: {LIMIT}}}}}", ""),
-    ],
+    "budgets", [LIMIT, f'{{channels: {{"web:openai": {LIMIT}}}}}', f"{{users: {{alice: {LIMIT}}}}}"]
 )
-def test_what_it_costs_counts_in_the_budgets(tmp_path, budgets, refused):
-    """Housekeeping uses up the daily budget of all and that of its channel, and not that of the person."""
+def test_what_it_costs_counts_in_the_budgets(tmp_path, budgets):
+    """Housekeeping uses up the daily budgets of all, of its channel and of the person who caused it."""
     files = {**FILES, "foreword.yaml": f"{FILES['foreword.yaml']}{PRICES}budgets: {budgets}\n"}
     long = Says(text="plum " * 500)
     with serve_workspace(tmp_path, long, long, files=files) as served:
         first, second = send(served, HOUSEKEEPING["title"]), send(served, HOUSEKEEPING["title"])
     assert first.status_code == 200, first.text
     assert first.json()["foreword"]["cost_usd"] == pytest.approx(0.5, abs=0.01)
-    assert second.status_code == (402 if refused else 200), second.text
-    assert refused in second.text
+    assert second.status_code == 402, second.text
+    assert "the daily budget" in second.text

@@ -540,7 +540,7 @@ def test_a_scheduled_write(tmp_path):
     more = {"channels": {"telegram": people}, "files": files, "scheduling": True}
     (text, held), _ = play(tmp_path / "house", script, work, shop=shop, **more)
     assert (held["name"], held["arguments"]) == ("write_file", letter)
-    assert text.startswith("It waits.\n\nNothing was done yet. This waits for a yes:")
+    assert text.startswith("It waits.\n\nWaiting for your approval; nothing has run yet:")
     assert f"/allow {held['held']}" in text or f"/allow_{held['held']}" in text
     assert (notes / "diary.md").read_text(encoding="utf-8") == "All is well.\n"
 

@@ -193,6 +193,20 @@ def test_preflight(shared):
     assert "X-Request-Id" in read.headers["Access-Control-Expose-Headers"]
 
 
+def test_preflight_of_every_method(shared):
+    """Every method and every answer header of the OpenAPI document is open to a page of a listed origin."""
+    document, headers = make_app().openapi(), {"X-Request-Id", "Retry-After"}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            asked = {**ASKED, "Access-Control-Request-Method": method.upper()}
+            answer = httpx2.options(shared.url + path.replace("{", "").replace("}", ""), headers=asked)
+            assert method.upper() in answer.headers["Access-Control-Allow-Methods"].split(", "), path
+            headers |= {name for response in operation["responses"].values() for name in response.get("headers", ())}
+    exposed = answer.headers["Access-Control-Expose-Headers"].split(", ")
+    assert headers <= set(exposed)
+    assert "Foreword-Housekeeping" in headers
+
+
 def test_a_preflight_is_no_token(shared):
     """A page of a listed origin needs a token like everybody else."""
     answer = httpx2.get(f"{shared.url}/v1/models", headers={"Origin": PAGE})

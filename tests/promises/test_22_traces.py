@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from foreword.events.event import NOWHERE, Place
-from foreword.events.span import read_traceparent
+from foreword.events.span import clean_traceparent, read_traceparent
 
 CALLER = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
@@ -101,19 +101,41 @@ def test_each_call_is_one_span(tmp_path):
     assert len({span["trace"] for span in spans}) == 2
 
 
+def test_a_caller_that_is_not_sampled(tmp_path):
+    """A caller that does not record its trace gets no spans of ours; the rows have its trace all the same."""
+    found = serve(tmp_path, HEADER.removesuffix("01") + "00")
+    assert found["spans"] == []
+    received = [row for row in found["rows"] if row["event_type"] == "message_received"]
+    assert len(received) == 2
+    assert all(CALLER in row["metadata"] for row in received)
+
+
 @pytest.mark.parametrize(
-    "header",
-    ["", "nonsense", f"ff-{CALLER}-{PARENT}-01", f"00-{'0' * 32}-{PARENT}-01", f"00-{CALLER}-{'0' * 16}-01"],
+    "headers",
+    [
+        [],
+        [""],
+        ["nonsense"],
+        [f"ff-{CALLER}-{PARENT}-01"],
+        [f"00-{'0' * 32}-{PARENT}-01"],
+        [f"00-{CALLER}-{'0' * 16}-01"],
+        [f"00-{CALLER}-{PARENT}-01-more"],
+        [f"00-{CALLER}-{PARENT}-01-"],
+        [HEADER, HEADER],
+    ],
 )
-def test_a_header_that_is_not_valid_is_ignored(header):
-    """A header that W3C's rules do not allow is ignored."""
-    assert read_traceparent(header) is NOWHERE
+def test_a_header_that_is_not_valid_is_ignored(headers):
+    """A header that W3C's rules do not allow is ignored: version 00 has four fields, and there is one header."""
+    assert clean_traceparent(headers) == ""
+    assert read_traceparent("") is NOWHERE
 
 
 def test_a_valid_header():
     """A valid header, also one of a later version, names the caller's trace and span."""
-    assert read_traceparent(HEADER) == Place(trace=CALLER, span=PARENT)
-    assert read_traceparent(f"01-{CALLER}-{PARENT}-00-more") == Place(trace=CALLER, span=PARENT)
+    assert read_traceparent(clean_traceparent([HEADER])) == Place(trace=CALLER, span=PARENT)
+    later = clean_traceparent([f"01-{CALLER}-{PARENT}-02-more"])
+    assert later == f"00-{CALLER}-{PARENT}-00"
+    assert read_traceparent(later) == Place(trace=CALLER, span=PARENT, sampled=False)
 
 
 def test_the_callers_trace_survives_a_restart(tmp_path):

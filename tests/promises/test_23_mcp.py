@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import uvicorn
@@ -15,6 +16,7 @@ from foreword.cli import main
 from foreword.events.event import EventType
 from foreword.gateway.message import Incoming
 from foreword.gateway.opening import open_gateway
+from foreword.runtime.child import Times
 from foreword.runtime.servers import Servers
 from foreword.runtime.toolbox import Toolbox
 from foreword.testing import Called, Heard, Says, listen, make_workspace, write_files
@@ -270,6 +272,53 @@ def test_linked_resources(tmp_path, way):
     linked, text = asyncio.run(work())
     assert linked == '(linked: Shop_of_Things_read_resource({"uri": "shop://manual/7"}) reads it)'
     assert text == "words of manual 7\n# No heading"
+
+
+def test_links_of_turns_without_a_session(tmp_path):
+    """Without a session a link belongs to the turn that was given it, and to no other person's."""
+
+    async def work():
+        workspace = make_workspace(tmp_path, configure({"command": run_shop()}))
+        async with Servers(workspace, Heard(), os.environ) as running:
+            toolbox = Toolbox(workspace, running)
+            tools, extensions = await toolbox.find("reid")
+            given = {"agent": "reid", "situation": "dm", "tools": tools, "extensions": extensions}
+            one, other = (workspace.assemble(Turn(user="alice", message=word, **given)) for word in ("one", "other"))
+            await toolbox.call(one, "Shop_of_Things_search", {"thing": "pump"})
+            reader, uri = "Shop_of_Things_read_resource", {"uri": "shop://manual/7"}
+            with pytest.raises(InputError, match="linked"):
+                await toolbox.call(other, reader, uri)
+            return (await toolbox.call(one, reader, uri)).text
+
+    assert asyncio.run(work()) == "words of manual 7\n# No heading"
+
+
+def test_names_do_not_depend_on_which_server_is_fast(tmp_path):
+    """A slow first server has its name before the ones after it: numbers follow the order of the configuration."""
+    gate = tmp_path / "gate"
+    waits = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.05)\n"
+    first = {"command": [sys.executable, "-c", waits + run_shop()[-1]], "tools": ["search"]}
+    second = {"command": run_shop(), "tools": ["price"]}
+    third = {"command": run_shop("x"), "name": "third", "tools": ["price"]}
+
+    async def work():
+        workspace = make_workspace(tmp_path / "w", configure(first, second, third))
+        async with Servers(workspace, Heard(), os.environ, times=Times(listing=10)) as running:
+
+            async def find():
+                tools, _ = await running.list("reid")
+                return [tool.name for tool in tools if "resource" not in tool.name]
+
+            listing = asyncio.create_task(find())
+            await until(lambda: sum(used.listing is not None for used in running._used.values()) == 2)
+            listing.cancel()
+            running._times = replace(running._times, listing=0.01)
+            assert await find() == ["third_price"]
+            gate.touch()
+            await until(lambda: all(used.listing for used in running._used.values()))
+            return await find()
+
+    assert asyncio.run(work()) == ["Shop_of_Things2_price", "Shop_of_Things_search", "third_price"]
 
 
 @pytest.mark.parametrize("way", ["stdio", "http", "older"])

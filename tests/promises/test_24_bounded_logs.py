@@ -1,6 +1,7 @@
 """Item 24: the output of `serve` stays bounded under a flood, and repeated lines are counted."""
 
 import asyncio
+import gc
 import io
 import json
 import logging
@@ -29,14 +30,16 @@ from foreword.testing import Errs, Refuses, listen, listen_telegram, write_files
 from waiting import until, wait
 
 REPEATED = re.compile(r" repeated ([\d,]+) times? in \d+ s: ")
+HIDDEN = re.compile(r" left out ([\d,]+) lines? in \d+ s: ")
 LEFT_OUT = re.compile(r" left out ([\d,]+) other lines? in \d+ s")
 
 
 def count_all(text, entry):
     """Count the entries that a console was given: those it wrote, those it counted by kind, and those left out."""
     lines = [line for line in text.splitlines() if entry in line]
-    written = sum(not REPEATED.search(line) for line in lines)
-    numbers = [*REPEATED.findall("\n".join(lines)), *LEFT_OUT.findall(text)]
+    written = sum(not REPEATED.search(line) and not HIDDEN.search(line) for line in lines)
+    numbers = [number for form in (REPEATED, HIDDEN) for number in form.findall("\n".join(lines))]
+    numbers += LEFT_OUT.findall(text)
     return written + sum(int(number.replace(",", "")) for number in numbers)
 
 
@@ -86,6 +89,108 @@ def test_a_count_is_written_where_nothing_follows():
     for _ in range(3):
         console.write("warn [x] slow\n")
     wait(lambda: count_all(stream.getvalue(), "slow") == 3)
+
+
+def test_lines_never_shown_are_left_out():
+    """A line that was never written is counted as left out, not as repeated."""
+    stream = io.StringIO()
+    console = Console(stream, ConsoleLimits(bytes=1_000))
+    console.write("info [x] " + "a" * 500 + "\n")
+    console.write("info [x] " + "b" * 500 + "\n")
+    console.close()
+    assert "repeated" not in stream.getvalue()
+    assert " left out 1 line in 1 s: info [x] bbb" in stream.getvalue()
+
+
+def test_errors_have_room_after_a_flood_of_info():
+    """A flood of plain lines of all kinds leaves room for warnings and errors."""
+    stream, limits = io.StringIO(), ConsoleLimits(bytes=10_000)
+    console = Console(stream, limits)
+    for number in range(1_000):
+        console.write(f"2026-11-16T02:47:03Z [http] {chr(97 + number % 26) * (number // 26 + 1)}\n")
+    console.write("2026-11-16T02:47:03Z error [provider] api_error status=500\n")
+    console.write("2026-11-16T02:47:03Z warn [uvicorn.error] Invalid HTTP request received.\n")
+    written = stream.getvalue()
+    console.close()
+    assert "api_error status=500" in written
+    assert "Invalid HTTP request received." in written
+    assert len(written) <= limits.bytes
+
+
+class Bad:
+    """Raises when it is collected, and is part of a cycle."""
+
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        raise RuntimeError("a finaliser failed")
+
+
+class CollectingStream(io.StringIO):
+    """Collects garbage during the writes of one kind of line, as may happen at any allocation."""
+
+    def write(self, text):
+        """Write a text; a finaliser of garbage raises meanwhile."""
+        if "[x]" in text:
+            Bad()
+            gc.collect()
+        return super().write(text)
+
+
+def run_or_fail(work):
+    """Run something in a thread, and fail where it does not end."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive(), "the console is in a deadlock"
+
+
+def test_a_finaliser_that_raises_during_a_write():
+    """An exception of a finaliser during a write is counted; it neither deadlocks nor corrupts the counts."""
+    stream = CollectingStream()
+    console = Console(stream)
+
+    def work():
+        with log_to(console):
+            for _ in range(3):
+                console.write("info [x] a line\n")
+
+    run_or_fail(work)
+    text = stream.getvalue()
+    assert text.count("info [x] a line\n") == 3
+    assert re.search(r" left out 3 other lines in \d+ s", text)
+
+
+def test_a_finaliser_that_raises_while_another_thread_logs():
+    """The console's lock is the only one: a record of another thread cannot hold a second one against it."""
+    inside, tried = threading.Event(), threading.Event()
+
+    class Slow(io.StringIO):
+        def write(self, text):
+            if threading.current_thread().name == "writer":
+                inside.set()
+                tried.wait(20)
+                logging.getLogger("python").error("a finaliser failed")
+            return super().write(text)
+
+    stream = Slow()
+    console = Console(stream)
+
+    def work():
+        with log_to(console):
+            writer = threading.Thread(target=console.write, args=("info [x] a line\n",), name="writer", daemon=True)
+            writer.start()
+            inside.wait(20)
+            other = threading.Thread(target=logging.getLogger("other").error, args=("busy",), daemon=True)
+            other.start()
+            other.join(0.3)  # it waits for the console, and holds what it holds
+            tried.set()
+            writer.join()
+            other.join()
+
+    run_or_fail(work)
+    assert "[other] busy" in stream.getvalue()
 
 
 @pytest.fixture

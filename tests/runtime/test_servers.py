@@ -211,7 +211,7 @@ def test_misbehaving(tmp_path, what, reason):
         before = await place.find_process()
         with pytest.raises(ToolFailed) as error:
             await place.call("small_do", what=what)
-        assert str(error.value) == f"of the server 'small' there is no answer: {reason}"
+        assert str(error.value) == f"server 'small' did not answer: {reason}"
         assert await place.find_process() != before
         assert not is_running(before)
 

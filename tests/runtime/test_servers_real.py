@@ -97,7 +97,7 @@ def test_an_address(tmp_path):
                 await ask(ws, servers, thing="x")
             assert await ask(ws, servers, thing="bread") == "bread: 3"
         async with servers:
-            with pytest.raises(ToolFailed, match="of the server 'shop' there is no answer: it cannot be reached"):
+            with pytest.raises(ToolFailed, match="server 'shop' did not answer: it cannot be reached"):
                 await ask(ws, servers, thing="tea")
 
     asyncio.run(go())

@@ -112,7 +112,7 @@ def test_a_whole_turn(tmp_path, stand_in):
     assert results[0] == "5"
     assert (tmp_path / "notes" / "sum.md").read_text() == "5\n"
     assert results[2] == "The lamp in the hall is on."
-    assert results[3] == "small_do failed: of the server 'small' there is no answer: it is not running"
+    assert results[3] == "small_do failed: server 'small' did not answer: it is not running"
     assert results[4] == f"{tmp_path}/notes/sum.md:1: 5"
     told = {event.facts["name"]: event for event in heard.events if event.facts.get("name")}
     assert told["write_file"].facts["confirmed"] == "yes"

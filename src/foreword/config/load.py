@@ -10,6 +10,7 @@ from foreword.config.finding import Finding, Places
 from foreword.config.finding import find as _find
 from foreword.config.finding import find_texts as _find_texts
 from foreword.config.finding import list_names as _list_names
+from foreword.config.nodes import Node, Scalar, Sequence, Table
 from foreword.config.pattern import judge_pattern
 from foreword.config.people import Situation
 from foreword.config.scheduling import check_schedules
@@ -28,6 +29,20 @@ _PROVIDER = re.compile(r"[a-z][a-z0-9-]*")
 # Each of these becomes the name of a folder, or part of one; the signs that it may have.
 _NAMED = {"agents": SIGNS, "users": SIGNS, "situations": SIGNS, "stores": SIGNS, "rooms": _ROOM_SIGNS}
 
+_KINDS = ("agents", "users", "situations", "rooms", "stores")
+# Mappings whose keys are names, and values that are names or refer to them; a star stands for any name or item.
+_NAMING = {*((kind,) for kind in _KINDS), *(("budgets", kind) for kind in ("agents", "users", "channels", "schedules"))}
+_REFERENCES = {
+    ("owner",),
+    ("agents", "*", "mcp", "*", "name"),
+    ("users", "*", "identities", "*"),
+    ("rooms", "*", "situation"),
+    ("rooms", "*", "group"),
+    ("rooms", "*", "members", "*"),
+    *(("schedule", "*", key) for key in ("user", "agent", "name", "to")),
+    ("telegram", "agent"),
+}
+
 # Stores that are one file each, with a trust of its own.
 _TAKEN = {"facts": "memories.json", "main": "MEMORY.md"}
 
@@ -44,8 +59,7 @@ def load(
     """
     from foreword.config.composer import compose
 
-    # Two spellings of one name must be one key, wherever it is referred to.
-    structured = structure(compose(normalize_name(text), file), Config, file)
+    structured = structure(normalize_names(compose(text, file)), Config, file)
     further = [
         Fault(file=file, line=line, message=f"{spell(keys)} {message}")
         for keys, line, message in (
@@ -55,6 +69,31 @@ def load(
         )
     ]
     return _complete(settle(structured, further), structured.places)
+
+
+def normalize_names(node: Node, keys: tuple[str, ...] = ()) -> Node:
+    """Normalise the names of a configuration and the references to them, so that two spellings of a name are one.
+
+    Everything else stays as written: the name of a file may have either spelling, and a text is the owner's.
+    """
+    match node:
+        case Scalar() if keys in _REFERENCES:
+            return replace(node, text=normalize_name(node.text))
+        case Sequence():
+            return replace(node, items=tuple(normalize_names(item, (*keys, "*")) for item in node.items))
+        case Table():
+            named = keys in _NAMING
+            return replace(node, entries=tuple(_normalize_entry(entry, keys, named=named) for entry in node.entries))
+    return node
+
+
+def _normalize_entry(entry: tuple[Node, Node], keys: tuple[str, ...], *, named: bool) -> tuple[Node, Node]:
+    key, value = entry
+    if not isinstance(key, Scalar):
+        return entry
+    if named:
+        return replace(key, text=normalize_name(key.text)), normalize_names(value, (*keys, "*"))
+    return key, normalize_names(value, (*keys, key.text))
 
 
 def _check(places: Places) -> Iterator[Finding]:

@@ -5,17 +5,17 @@ from foreword.frozen import frozen
 
 @frozen(eq=True)
 class HostSettings:
-    """Facts about the host that cannot be told, or should not be tried."""
+    """Host facts that cannot be detected, or should not be."""
 
     sudo: bool | None = None
-    """Whether sudo works without a password; if left out, `sudo -n true` is tried once, without a prompt."""
+    """Whether sudo works without a password. If left out: yes for root, otherwise unknown and not shown."""
     timezone: str = ""
     """The zone of people and rooms that have none, such as Europe/Paris; if left out, that of the machine."""
 
 
 @frozen(eq=True)
 class SandboxSettings:
-    """How the commands of an agent's tools are confined; the prompt tells it, and nothing is enforced by it."""
+    """How tool commands are sandboxed. Shown to the agent; not enforced."""
 
     enabled: bool = True
     """Whether commands run in the sandbox."""

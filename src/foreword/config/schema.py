@@ -144,7 +144,7 @@ class MemorySettings:
     """How memory is used beyond its menu."""
 
     recall: bool | None = None
-    """Whether passages that a message is clearly about travel with it, four at most; else only in prompt mode brief."""
+    """Add up to four matching passages to each message. Default: only in `brief` mode."""
 
 
 @frozen(eq=True)
@@ -274,7 +274,7 @@ class HttpServer:
     client_tools: Literal["pass", "ignore", "refuse"] = "ignore"
     """What becomes of tools that a client sends with a request: they are ignored or refused; pass is not built yet."""
     housekeeping: tuple[str, ...] = ()
-    """Further patterns of requests that a chat UI makes for itself, such as for titles; they run without the person."""
+    """Extra patterns for a chat UI's own requests (titles, tags)."""
     on_disconnect: Literal["continue", "stop"] = "continue"
     """Whether a turn goes on or is stopped when the last client that waits for it hangs up."""
     cors: tuple[str, ...] = ()

@@ -198,7 +198,7 @@ def find_lines(budgets: Budgets, context: Context, turn: str, now: datetime) -> 
     yield from list_limits(("all", ""), whole, context, turn, now)
     named = (
         ("agent", context.agent, budgets.agents),
-        ("user", context.user, budgets.users),
+        ("user", context.user or context.spender, budgets.users),
         ("channel", context.channel, budgets.channels),
         ("schedule", context.schedule, budgets.schedules),
     )

@@ -1,8 +1,9 @@
-"""The console of a server: what `foreword serve` writes to stderr, bounded however much there is to say.
+"""The console of a server: `foreword serve` writes its log to stderr through it, within limits.
 
-Entries that differ only in numbers and ids are of one kind. Of each kind the first few of a window are written, the
-others are counted, and one line at the end of the window gives the count. All entries of a window together have a
-limit in bytes. So a flood of requests or a failing provider cannot fill a disk with its log.
+Entries that differ only in numbers and ids are of one kind. A console writes the first few entries of each kind in a
+window and counts the rest; one line at the end of the window gives the count. A limit in bytes bounds all entries of a
+window, and a part of it is reserved for warnings and errors. So a flood of requests or a failing provider cannot fill
+a disk.
 """
 
 import logging
@@ -23,6 +24,8 @@ from foreword.frozen import frozen
 MAX_ENTRY_CHARS = 6_000  # of one entry; a traceback is an entry
 MAX_KIND_CHARS = 300  # by which two entries are compared
 MAX_SUMMARY_CHARS = 200  # of an entry that is quoted with its count
+RESERVED_SHARE = 0.25  # of the bytes of a window, for warnings and errors
+PROBLEMS = ("warn ", "error ")  # how their entries begin
 LEVELS = {"WARNING": "warn ", "ERROR": "error ", "CRITICAL": "error "}
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ")
 NUMBER = r"[0-9a-f]*\d[0-9a-f]*"
@@ -44,13 +47,13 @@ class ConsoleLimits:
     """How much a console writes."""
 
     window_s: float = 30.0
-    """Seconds after which counts are written and counting starts again."""
+    """Length of a window in seconds. At its end counts are written and reset."""
     same: int = 20
-    """Entries of one kind that are written in a window."""
+    """Maximum number of entries of one kind in a window."""
     bytes: int = 64 * 1_024
-    """Bytes of all entries that are written in a window."""
+    """Maximum size of all entries in a window."""
     kinds: int = 20
-    """Kinds that are counted by themselves at the end of a window, those with the most entries; others together."""
+    """Maximum number of kinds that are counted separately. The rest share one count."""
 
 
 USUAL_LIMITS = ConsoleLimits()
@@ -77,36 +80,59 @@ class Console:
         fork.follow(self)
 
     def reset(self) -> None:
-        """Start without a lock and without counts, as a forked process must."""
-        self._lock = threading.Lock()
+        """Reset the lock and the counts, as a forked process must."""
+        self._lock = threading.RLock()  # a finaliser may log while this thread writes
+        self._busy = False
+        self._nested = 0
         self._timer: threading.Timer | None = None
         self._start_window(0.0)
 
     def write(self, text: str, /) -> None:
-        """Write an entry, or count it where its kind or the window has reached its limit."""
-        entry = text.rstrip("\n")
-        kind = find_kind(entry)
+        """Write an entry, or count it where its kind or the window has reached its limit.
+
+        An entry that a finaliser logs during another write is only counted: the state is in the midst of a change.
+        """
         with self._lock:
-            now = self._elapsed()
-            if now - self._began >= self._limits.window_s:
-                self._write_counts(now)
-                self._start_window(now)
-            size = len(entry.encode("utf-8", "replace")) + 1
-            if self._seen[kind] >= self._limits.same or self._bytes + size > self._limits.bytes:
-                self._count(kind, entry)
+            if self._busy:
+                self._nested += 1
                 return
-            self._seen[kind] += 1
-            self._bytes += size
-            self._put(entry)
+            self._busy = True
+            try:
+                self._take(text.rstrip("\n"))
+            finally:
+                self._busy = False
+
+    def _take(self, entry: str) -> None:
+        kind = find_kind(entry)
+        now = self._elapsed()
+        if now - self._began >= self._limits.window_s:
+            self._write_counts(now)
+            self._start_window(now)
+        size = len(entry.encode("utf-8", "replace")) + 1
+        limit = self._limits.bytes if is_problem(entry) else int(self._limits.bytes * (1 - RESERVED_SHARE))
+        if self._seen[kind] >= self._limits.same or self._bytes + size > limit:
+            self._count(kind, entry)
+            return
+        self._seen[kind] += 1
+        self._bytes += size
+        self._put(entry)
+        if self._nested:
+            self._start_timer()
 
     def flush(self) -> None:
-        """Hand on nothing: every entry is flushed when it is written."""
+        """Do nothing: `write` flushes every entry."""
 
     def close(self) -> None:
         """Write the counts of the last window."""
         with self._lock:
-            self._write_counts(self._elapsed())
-            self._start_window(self._elapsed())
+            if self._busy:
+                return
+            self._busy = True
+            try:
+                self._write_counts(self._elapsed())
+                self._start_window(self._elapsed())
+            finally:
+                self._busy = False
 
     def _start_window(self, now: float) -> None:
         if self._timer is not None:
@@ -119,37 +145,49 @@ class Console:
         self._samples: dict[str, str] = {}
 
     def _count(self, kind: str, entry: str) -> None:
-        """Count an entry that is not written; a timer writes the counts where no further entry comes."""
+        """Count an entry that is not written."""
         if kind not in self._left_out and len(self._left_out) >= self._limits.bytes // MAX_KIND_CHARS:
-            kind = ""  # so many kinds are counted together
+            kind = ""  # one count for all further kinds
         self._left_out[kind] += 1
         self._samples.setdefault(kind, entry)
+        self._start_timer()
+
+    def _start_timer(self) -> None:
+        """Start the timer that writes the counts if no further entry does."""
         if self._timer is None:
             self._timer = threading.Timer(self._limits.window_s, self.close)
             self._timer.daemon = True
             self._timer.start()
 
     def _write_counts(self, now: float) -> None:
-        """Write how many entries of each kind were left out; the numbers add up to all of them."""
+        """Write a count for each kind with entries that were not written; the counts add up to all of them."""
+        nested, self._nested = self._nested, 0
         seconds = max(1, round(now - self._began))
         stamp = format_stamp(datetime.now(UTC))
         named = Counter({kind: number for kind, number in self._left_out.items() if kind})
         for kind, number in named.most_common(self._limits.kinds):
-            times = "1 time" if number == 1 else f"{number:,} times"
-            self._put(f"{stamp} repeated {times} in {seconds} s: {summarise(self._samples[kind])}")
+            shown = f"repeated {number:,} {'time' if number == 1 else 'times'}"
+            hidden = f"left out {number:,} {'line' if number == 1 else 'lines'}"
+            counted = shown if self._seen[kind] else hidden
+            self._put(f"{stamp} {counted} in {seconds} s: {summarise(self._samples[kind])}")
             del self._left_out[kind]
-        if rest := sum(self._left_out.values()):
+        if rest := sum(self._left_out.values()) + nested:
             self._put(f"{stamp} left out {rest:,} other {'line' if rest == 1 else 'lines'} in {seconds} s")
 
     def _put(self, entry: str) -> None:
         stream = self._stream or sys.stderr
-        with suppress(OSError, ValueError):  # a terminal that was closed must not end a turn
+        with suppress(OSError, ValueError):  # a closed terminal must not end a turn
             stream.write(f"{entry}\n")
             stream.flush()
 
 
+def is_problem(entry: str) -> bool:
+    """Return whether an entry is a warning or an error."""
+    return STAMP.sub("", entry).startswith(PROBLEMS)
+
+
 def find_kind(entry: str) -> str:
-    """Return the part of an entry that it shares with others of its kind: no time, no numbers, no ids."""
+    """Return the kind of an entry: its text without time, numbers and ids."""
     return VARYING.sub("#", STAMP.sub("", entry)[: 2 * MAX_KIND_CHARS])[:MAX_KIND_CHARS]
 
 
@@ -160,14 +198,19 @@ def summarise(entry: str) -> str:
 
 
 class ConsoleHandler(logging.Handler):
-    """Writes the records of all loggers to a console, in the form that events have there, without secrets."""
+    """Writes log records to a console in the form of events, without secrets."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Emit a record without the handler's lock: a second lock next to the console's could deadlock."""
+        self.emit(record)
+        return True
+
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; its traceback follows, indented, and belongs to the entry."""
+        """Write a record and its indented traceback as one entry."""
         try:
             moment = datetime.fromtimestamp(record.created, UTC)
             text = redact(self._read(record), MAX_ENTRY_CHARS).replace("\n", "\n    ")
@@ -176,7 +219,7 @@ class ConsoleHandler(logging.Handler):
             self.handleError(record)
 
     def _read(self, record: logging.LogRecord) -> str:
-        """Read the message of a record, with the exception before its traceback: a long one is cut at its end."""
+        """Return the message of a record, the exception and the traceback. The end is cut off where it is too long."""
         if not record.exc_info or record.exc_info[1] is None:
             return record.getMessage()
         error = record.exc_info[1]
@@ -188,7 +231,7 @@ FORMATTER = logging.Formatter()
 
 @contextmanager
 def log_to(console: Console) -> Iterator[None]:
-    """Send everything that this process logs to a console: loggers, warnings, and exceptions that nothing catches."""
+    """Send loggers, warnings and uncaught exceptions of this process to a console."""
     root, own, handler = logging.getLogger(), logging.getLogger("foreword"), ConsoleHandler(console)
     level, hooks = own.level, (threading.excepthook, sys.unraisablehook)
     root.addHandler(handler)
@@ -214,6 +257,6 @@ def log_thread_error(arguments: Any) -> None:
 
 
 def log_unraisable(arguments: Any) -> None:
-    """Log an exception that could not be raised, such as one in a finaliser."""
+    """Log an exception that Python cannot raise, such as one in a finaliser."""
     found = (arguments.exc_type, arguments.exc_value, arguments.exc_traceback)
     logging.getLogger("python").error("%s", arguments.err_msg or "an exception was ignored", exc_info=found)

@@ -72,6 +72,8 @@ class Context:
     channel: str = ""
     room: str = ""
     schedule: str = ""
+    spender: str = ""
+    """The person whose budget also limits the calls, where the event has no user. It is not recorded."""
 
 
 NOBODY = Context()
@@ -86,6 +88,8 @@ class Place:
     parent: str = ""
     caller: str = ""
     """The trace of the client that sent `traceparent`; spans are exported under it, and rows keep the turn's own."""
+    sampled: bool = True
+    """Whether the caller records its trace, by the flag of `traceparent`."""
 
 
 NOWHERE = Place()

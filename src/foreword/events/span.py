@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,8 @@ PROVIDERS = {
     "mistral": "mistral_ai",
 }
 WORD = "foreword."
-TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
+TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+SAMPLED = 1  # the flag of `traceparent`
 LONGEST = 2_000  # characters of one text
 NAME = 200  # characters of a name
 
@@ -86,12 +87,25 @@ class LiveSpan:
         self._span.end(count_nanoseconds(time))
 
 
-def read_traceparent(header: str) -> Place:
-    """Read a W3C `traceparent` header as the place of the caller's span; one that is not valid is ignored."""
-    found = TRACEPARENT.fullmatch(header.strip())
+def clean_traceparent(headers: Sequence[str]) -> str:
+    """Return the `traceparent` of a request in the form of version 00; empty unless there is exactly one valid header.
+
+    https://www.w3.org/TR/trace-context/: version 00 has four fields, later versions may add some.
+    """
+    found = TRACEPARENT.fullmatch(headers[0].strip()) if len(headers) == 1 else None
     if not found or found[1] == "ff" or not int(found[2], 16) or not int(found[3], 16):
+        return ""
+    if found[1] == "00" and found[5] is not None:
+        return ""
+    return f"00-{found[2]}-{found[3]}-{int(found[4], 16) & SAMPLED:02x}"
+
+
+def read_traceparent(cleaned: str) -> Place:
+    """Read the place of the caller's span from a cleaned `traceparent`; NOWHERE if it is empty."""
+    if not cleaned:
         return NOWHERE
-    return Place(trace=found[2], span=found[3])
+    _, trace, span, flags = cleaned.split("-")
+    return Place(trace=trace, span=span, sampled=bool(int(flags, 16) & SAMPLED))
 
 
 def open_span(opening: Opening, above: Place, parent: LiveSpan | None) -> LiveSpan | None:
@@ -124,7 +138,7 @@ def go_on(above: Place, trace: Any) -> "OtelContext | None":
         int(above.trace, 16),
         int(above.span, 16),
         is_remote=True,
-        trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
+        trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED if above.sampled else trace.TraceFlags.DEFAULT),
     )
     found: OtelContext = trace.set_span_in_context(trace.NonRecordingSpan(known))
     return found

@@ -127,7 +127,12 @@ class Trace(Teller):
         self.context = context
         """Whom everything from here on belongs to; set it anew when more is known."""
         self.timepiece = timepiece
-        self.place = Place(trace=goes_on.trace, span=goes_on.span, caller=caller.trace or goes_on.caller)
+        self.place = Place(
+            trace=goes_on.trace,
+            span=goes_on.span,
+            caller=caller.trace or goes_on.caller,
+            sampled=caller.sampled if caller.trace else goes_on.sampled,
+        )
         self._caller = caller
         self._recorder = recorder
         self.failure: BaseException | None = None
@@ -164,7 +169,8 @@ class Trace(Teller):
         """Find the place below which a new span belongs, so that it gets the trace id of the turn or of the caller."""
         start = above.place if above.place.span else self._first
         if self.place.caller:
-            return Place(trace=self.place.caller, span=start.span or self._caller.span or make_id(64))
+            span = start.span or self._caller.span or make_id(64)
+            return Place(trace=self.place.caller, span=span, sampled=self.place.sampled)
         return Place(trace=self.id, span=make_id(64)) if self.place.trace and not start.span else start
 
     def record(

@@ -19,7 +19,7 @@ from foreword.runtime.history import load, read_answers
 from foreword.store.ledgers import copy_ledger
 from foreword.turn import Message
 
-ROUGHLY = 3  # characters to a token, where no model is known to count by
+CHARS_PER_TOKEN = 3  # an estimate, for text without a tokenizer
 FEW = 400  # hashes that are asked for at once
 RECENT_SESSIONS = 20  # of one person, among which an interrupted one is looked for
 RETRY_WINDOW = timedelta(seconds=60)  # after the end of a turn; a later request is a new message
@@ -81,6 +81,18 @@ def admit(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: dateti
     if incoming.before is not None:
         return find_by_beginning(state, incoming.before, lane, incoming.situation, now, known=is_named(lane))
     return Admitted(session=add_session(state, lane, incoming.situation, now), new=True)
+
+
+def find_session_model(state: sqlite3.Connection, incoming: Incoming, lane: Lane, now: datetime) -> str:
+    """Find the model that was chosen for the session of a message, without a write; empty for the agent's own model."""
+    if found := find_admitted(state, incoming, lane, now):
+        return found.session.model
+    if incoming.before is None or not is_named(lane):
+        return ""
+    session, _, length = find_longest(state, incoming.before, lane)
+    if incoming.before[length:] and (interrupted := find_interrupted(state, incoming.before, lane)):
+        return interrupted.model
+    return session.model if session else ""
 
 
 def is_named(lane: Lane) -> bool:
@@ -174,7 +186,7 @@ def find_by_beginning(
         copy_past(state, session.id, position, made.id)
         copy_ledger(state, session.id, made.id, whole=position == find_end(state, session))
     if rest:
-        weight = sum(len(message.text) for message in rest) // ROUGHLY
+        weight = sum(len(message.text) for message in rest) // CHARS_PER_TOKEN
         add_piece(state, made.id, Piece(kind=Kind.OUTSIDE, messages=recount_outside(rest), tokens=weight))
     return Admitted(session=made, new=True)
 

@@ -71,7 +71,7 @@ class Heard:
     before: tuple[Message, ...] | None = None
     """What a client that keeps no session says was said before."""
     traceparent: str = ""
-    """The W3C header of the client's own trace."""
+    """The cleaned W3C header of the client's trace."""
     request: ClientRequest = ClientRequest()
     """What the HTTP request said, where there was one."""
 

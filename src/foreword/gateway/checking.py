@@ -14,7 +14,7 @@ def check(incoming: Incoming) -> None:
     if len(incoming.text) > LONGEST:
         raise BadMessage("text", f"the message has {len(incoming.text):,} characters, and {LONGEST:,} are the most")
     if incoming.room.startswith("("):  # so is company called that nobody has named
-        raise BadMessage("room", "the name of a room does not begin with a bracket")
+        raise BadMessage("room", "room names must not start with '('")
     named = (incoming.user, incoming.channel, incoming.agent, incoming.situation, incoming.room, incoming.session)
     told = (incoming.client.zone, incoming.client.language, incoming.client.location)
     if any(len(fact) > LONGEST_FACT for fact in told):
@@ -24,4 +24,4 @@ def check(incoming: Incoming) -> None:
     try:
         f"{write_request(incoming)}{incoming.text}".encode()
     except UnicodeEncodeError:
-        raise BadMessage("text", "the message has half a character in it, which cannot be written") from None
+        raise BadMessage("text", "the message contains an unpaired surrogate") from None

@@ -51,11 +51,11 @@ class Choices:
             self._opened.add(model)
         return model
 
-    async def judge_format(self, agent: str, wanted: str, *, housekeeping: bool) -> str:
-        """Say why the model of an agent does not take a response format; nothing where it does.
+    async def judge_format(self, agent: str, wanted: str, chosen: str = "", *, tools: bool = True) -> str:
+        """Return why the model of an agent or of its session does not take a response format; empty if it does.
 
-        Housekeeping has no tools, which some models do not take together with a format.
+        Some models take no format together with tools, which housekeeping does not have.
         """
-        model = await self.choose(agent)
-        tools = not housekeeping and find_facts(model, self._workspace.config.models).tools
+        model = await self.choose(agent, chosen)
+        tools = tools and find_facts(model, self._workspace.config.models).tools
         return find_refusal(self._models.find(model), wanted, model, tools=tools)

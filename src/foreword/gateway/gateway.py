@@ -25,7 +25,7 @@ from foreword.events.listening import Listeners
 from foreword.events.notices import Board
 from foreword.events.span import read_traceparent
 from foreword.events.trace import Timepiece, Trace, describe_error
-from foreword.gateway.admission import admit, find_admitted, find_named, summarise_before
+from foreword.gateway.admission import Admitted, admit, find_admitted, find_named, find_session_model, summarise_before
 from foreword.gateway.belonging import begin, find_context
 from foreword.gateway.channel import Heard, NotKept
 from foreword.gateway.checking import check
@@ -33,8 +33,8 @@ from foreword.gateway.choices import Choices
 from foreword.gateway.held_calls import HeldCalls
 from foreword.gateway.housekeeping import Housekeeping
 from foreword.gateway.inbox import Arrival, Claimed, Ending, Inbox, LeaseLost
-from foreword.gateway.lane import Found, find_lane
-from foreword.gateway.message import Accepted, Incoming, NotFound, Reply, State
+from foreword.gateway.lane import Found, Lane, find_lane
+from foreword.gateway.message import Accepted, BadMessage, Incoming, NotFound, Reply, State
 from foreword.gateway.outbox import Outbox
 from foreword.gateway.receiving import Received, Receiving
 from foreword.gateway.reloading import Reloading
@@ -142,6 +142,7 @@ class Gateway:
         now = self._clock()
         lane = found.lane
         admitted = await self._writer.look(lambda state: find_admitted(state, incoming, lane, now))
+        await self._check_format(incoming, lane, now, admitted)
         if admitted is None:
             admitted = await self._writer.do(lambda state: admit(state, incoming, lane, now))
         session = admitted.session
@@ -236,9 +237,17 @@ class Gateway:
         assert self._working is not None
         return await self._working.assemble(turn)
 
-    async def judge_format(self, agent: str, wanted: str, *, housekeeping: bool) -> str:
-        """Say why the model of an agent does not take a response format; nothing where it does."""
-        return await self._choices.judge_format(agent, wanted, housekeeping=housekeeping)
+    async def _check_format(self, incoming: Incoming, lane: Lane, now: datetime, admitted: Admitted | None) -> None:
+        """Refuse a response format that the model of the session does not take, before anything is stored."""
+        if not incoming.request.response_format or (admitted and admitted.turn):
+            return
+        chosen = await self._writer.look(lambda state: find_session_model(state, incoming, lane, now))
+        if refusal := await self._choices.judge_format(lane.agent, incoming.request.response_format, chosen):
+            raise BadMessage("response_format", refusal)
+
+    async def judge_format(self, agent: str, wanted: str, *, tools: bool) -> str:
+        """Return why the model of an agent does not take a response format; empty if it does."""
+        return await self._choices.judge_format(agent, wanted, tools=tools)
 
     async def retry(self, session: str = "") -> int:
         """Try the queued messages of a session now, or all of them; return how many there are."""

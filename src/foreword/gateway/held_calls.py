@@ -19,6 +19,7 @@ from foreword.errors import InputError
 from foreword.events.event import Context, EventType, Recorder
 from foreword.events.trace import Timepiece, Trace, make_id
 from foreword.frozen import frozen
+from foreword.gateway.admission import CHARS_PER_TOKEN
 from foreword.gateway.belonging import find_context
 from foreword.gateway.lane import find_lane
 from foreword.gateway.letter import Letter, post
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 HELD_FOR = timedelta(hours=24)
 MAX_HELD_CALLS = 20  # of one person, waiting at the same time
 ID_BITS = 32
-CHARS_PER_TOKEN = 3  # roughly, where no model is known
 
 ALLOWED = "I allow the call {id} of {name}, which was held."
 DENIED = "{name} was not run: {user} denied it (call {id})."

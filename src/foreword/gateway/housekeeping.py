@@ -1,8 +1,10 @@
-"""Housekeeping of chat UIs: titles, tags, follow-up questions and the like, which no person has asked for.
+"""Housekeeping of chat UIs: requests for titles, tags, follow-up questions and the like.
 
-A chat UI sends such a request with the person's token beside the conversation. It is recognised by the prompts of
-known UIs, by what they say about it, or by a pattern of the configuration. It runs without the person: in prompt mode
-`none`, as a stranger, without tools, session, profile or memory, and its cost belongs to the channel.
+A chat UI sends them with the person's token, but the person did not write them. They are recognised by
+`metadata.task`, by the prompt of a known UI, or by a pattern of the configuration. A known prompt must match from its
+first words to its last: a message of a person that is mistaken for housekeeping would be missing from the
+conversation. Housekeeping runs in prompt mode `none` with public trust and without tools, session, profile or memory.
+Its cost belongs to the channel, within the limits of the person's budget.
 """
 
 import re
@@ -21,9 +23,10 @@ from foreword.runtime.calling import SPENT
 from foreword.turn import Turn
 from foreword.words import Mode, Trust
 
-MAX_ANSWER_TOKENS = 1_000  # what Open WebUI asks for, and far more than a title needs
+MAX_ANSWER_TOKENS = 1_000  # the limit that Open WebUI sends for titles
 TASK = "### Task:"
-HISTORY = "<chat_history>"
+HISTORY = "\n### Chat History:\n<chat_history>\n"
+COMPLETION_HISTORY = "\n### Context:\n<chat_history>\n"
 TASKS = {  # the names in `metadata.task` of Open WebUI
     "title_generation": "title",
     "tags_generation": "tags",
@@ -34,7 +37,7 @@ TASKS = {  # the names in `metadata.task` of Open WebUI
     "autocomplete_generation": "autocompletion",
     "function_calling": "choice of tools",
 }
-OUTPUTS = {  # the key of the JSON that a task prompt of Open WebUI asks for
+OUTPUTS = {  # the key of the JSON that a task template of Open WebUI asks for
     "title": "title",
     "tags": "tags",
     "follow_ups": "follow-ups",
@@ -43,14 +46,58 @@ OUTPUTS = {  # the key of the JSON that a task prompt of Open WebUI asks for
     "text": "autocompletion",
 }
 _OUTPUT = re.compile(rf'"({"|".join(OUTPUTS)})"\s*:')
-OPENINGS = {  # how the last message or the system message of a request begins
-    "Your task is to reflect the speaker's likely facial expression": "emoji",  # Open WebUI
-    "You are a title generator.": "title",  # opencode
-    "Please generate a four to five word title summarizing our conversation": "title",  # NextChat
-    "Please generate a concise, 5-word-or-less title for the conversation": "title",  # LibreChat
-    "Provide a concise, 5-word-or-less title for the conversation": "title",  # LibreChat
-    "Analyze this conversation and provide:\n1. The detected language": "title",  # LibreChat
-}
+
+
+@frozen
+class Prompt:
+    """A known prompt: its first words, the markers in it, and its last words."""
+
+    name: str
+    begins: str
+    holds: tuple[str, ...] = ()
+    ends: str = ""
+    role: str = ""
+    """`system` for a system message; otherwise the prompt is the last message."""
+    follows: bool = False
+    """Whether it follows the conversation; otherwise it quotes it, and is the only message but for system messages."""
+
+
+PROMPTS = (
+    Prompt(  # Open WebUI
+        name="emoji",
+        begins="Your task is to reflect the speaker's likely facial expression",
+        holds=("\nMessage: ```",),
+        ends="```",
+    ),
+    Prompt(  # opencode
+        name="title",
+        begins="You are a title generator. You output ONLY a thread title. Nothing else.",
+        holds=("<task>", "</task>", "<rules>", "</rules>", "<examples>", "</examples>"),
+        role="system",
+    ),
+    Prompt(  # NextChat
+        name="title",
+        begins="Please generate a four to five word title summarizing our conversation without any lead-in",
+        ends="Remove enclosing quotation marks.",
+        follows=True,
+    ),
+    Prompt(  # LibreChat
+        name="title",
+        begins="Provide a concise, 5-word-or-less title for the conversation, using title case conventions. "
+        "Only return the title itself.",
+        holds=("\nConversation:\n",),
+    ),
+    Prompt(  # LibreChat, with the language
+        name="title",
+        begins="Analyze this conversation and provide:\n1. The detected language of the conversation\n"
+        "2. A concise title in the detected language",
+    ),
+    Prompt(  # LibreChat, older
+        name="title",
+        begins="Please generate a concise, 5-word-or-less title for the conversation",
+        ends="||>Title:",
+    ),
+)
 
 
 @frozen
@@ -60,78 +107,100 @@ class Line:
     role: str
     text: str
 
+    @property
+    def is_system(self) -> bool:
+        """Whether it is an instruction of the client."""
+        return self.role in ("system", "developer")
+
 
 @frozen
 class Request:
-    """A request as far as it matters here."""
+    """The parts of a chat request that housekeeping depends on."""
 
     lines: Sequence[Line]
     task: str = ""
-    """What the client calls it."""
+    """The value of `metadata.task`."""
     max_tokens: int | None = None
-    """The longest answer that the client wants."""
-    streamed: bool = False
+    """The client's limit for the answer."""
 
 
 def recognise(request: Request, patterns: Sequence[str]) -> str:
-    """Name the housekeeping that a request is; nothing where a person speaks."""
+    """Return the name of the housekeeping that a request asks for; empty for a message of a person."""
     last = request.lines[-1].text.strip()
-    named = TASKS.get(request.task.lower().rpartition(".")[2], "")
     return (
-        named
-        or find_task_prompt(last, request)
-        or find_opening(request.lines)
+        TASKS.get(request.task.lower().rpartition(".")[2], "")
+        or find_task_template(request.lines)
+        or next((prompt.name for prompt in PROMPTS if matches_prompt(prompt, request.lines)), "")
         or ("configured" if any(make_search(pattern)(last) for pattern in patterns) else "")
     )
 
 
-def find_task_prompt(last: str, request: Request) -> str:
-    """Name the task of a prompt in the form of Open WebUI.
+def find_task_template(lines: Sequence[Line]) -> str:
+    """Return the task of a message that follows a task template of Open WebUI.
 
-    Its own templates quote the conversation. One that an admin has rewritten is known by its first line together with
-    a short limit and an answer that is not streamed.
+    The templates begin with a task, name the key of the JSON to return, and end with the chat history. Autocompletion
+    adds the text to complete. The template for questions about documents begins in the same way, but has a context.
     """
-    if not last.startswith(TASK):
+    text = lines[-1].text.strip()
+    if not text.startswith(TASK) or not is_alone(lines):
         return ""
-    short = request.max_tokens is not None and request.max_tokens <= MAX_ANSWER_TOKENS and not request.streamed
-    if HISTORY not in last and not short:
+    template, heading, rest = text.partition(HISTORY)
+    if not heading:
+        template, heading, rest = text.partition(COMPLETION_HISTORY)
+    _, closed, after = rest.rpartition("</chat_history>")
+    completes = after.strip().startswith("<type>") and after.endswith("#### Output:")
+    output = _OUTPUT.search(template)
+    if not output or not closed or bool(after) != (heading == COMPLETION_HISTORY) or (after and not completes):
         return ""
-    found = _OUTPUT.search(last)
-    return OUTPUTS[found[1]] if found else "task"
+    if template.count(TASK) > 1 or "<context>" in template or "<source" in template:
+        return ""
+    return OUTPUTS[output[1]]
 
 
-def find_opening(lines: Sequence[Line]) -> str:
-    """Name the housekeeping whose prompt begins in a way that is known."""
-    told = [line.text.strip() for line in lines if line.role in ("system", "developer")] + [lines[-1].text.strip()]
-    return next((name for opening, name in OPENINGS.items() for text in told if text.startswith(opening)), "")
+def matches_prompt(prompt: Prompt, lines: Sequence[Line]) -> bool:
+    """Return whether a request has a known prompt in its place, from the first words to the last."""
+    if prompt.role != "system" and not prompt.follows and not is_alone(lines):
+        return False
+    texts = [line.text for line in lines if line.is_system] if prompt.role == "system" else [lines[-1].text]
+    return any(
+        text.startswith(prompt.begins) and text.endswith(prompt.ends) and all(mark in text for mark in prompt.holds)
+        for text in (text.strip() for text in texts)
+    )
+
+
+def is_alone(lines: Sequence[Line]) -> bool:
+    """Return whether all messages before the last are system messages."""
+    return all(line.is_system for line in lines[:-1])
 
 
 class Asks(Protocol):
-    """Asks a model once, outside any turn."""
+    """Calls a model once, outside any turn."""
 
     async def __call__(
         self, assembly: Assembly, above: Step, *, response_format: str = "", max_tokens: int | None = None
     ) -> str:
-        """Return what the model says."""
+        """Return the text of the answer."""
 
 
 @frozen
 class Task:
-    """A request of a chat UI that is to be answered."""
+    """A housekeeping request to answer."""
 
     name: str
     agent: str
     channel: str
+    user: str
+    """The person whose token it has. Only the person's budget depends on it."""
     request: Request
     clearance: Trust
-    """That of the person whose conversation it quotes: nobody below it reads what is recorded."""
+    """Clearance of the quoted conversation; minimum to read the event."""
     request_id: str = ""
     response_format: str = ""
 
 
 @frozen
 class Answer:
-    """What came of a request of a chat UI."""
+    """The answer to a housekeeping request."""
 
     id: str
     text: str
@@ -140,7 +209,7 @@ class Answer:
 
 
 class Housekeeping:
-    """Answers requests of chat UIs."""
+    """Answers housekeeping requests."""
 
     def __init__(
         self,
@@ -157,14 +226,14 @@ class Housekeeping:
         self._timepiece = Timepiece(now=clock)
 
     async def answer(self, task: Task) -> Answer:
-        """Answer a request; nothing of it is kept but its event and its cost."""
-        # No user and no session: the row is the channel's.
-        context = Context(trust=task.clearance, agent=task.agent, channel=task.channel)
+        """Answer a request. Only its event and its cost are stored."""
+        # Without user and session the event and the cost are the channel's.
+        context = Context(trust=task.clearance, agent=task.agent, channel=task.channel, spender=task.user)
         trace = Trace(self._recorder, context, self._timepiece)
         message = write_message(task.request.lines)
-        told = {"request_id": task.request_id} if task.request_id else {}
+        details = {"request_id": task.request_id} if task.request_id else {}
         SPENT.set([])
-        with trace.step(EventType.MESSAGE_RECEIVED, length=len(message), housekeeping=task.name, **told) as step:
+        with trace.step(EventType.MESSAGE_RECEIVED, length=len(message), housekeeping=task.name, **details) as step:
             turn = Turn(
                 agent=task.agent,
                 channel=task.channel,
@@ -184,8 +253,8 @@ class Housekeeping:
 
 
 def write_message(lines: Sequence[Line]) -> str:
-    """Write the messages of a request as one: none of them reaches the system prompt."""
-    said = [line for line in lines if line.text.strip()]
-    if len(said) == 1:
-        return said[0].text
-    return "\n\n".join(f"{line.role}: {line.text}" for line in said)
+    """Join the messages of a request into one user message; none of them reaches the system prompt."""
+    written = [line for line in lines if line.text.strip()]
+    if len(written) == 1:
+        return written[0].text
+    return "\n\n".join(f"{line.role}: {line.text}" for line in written)

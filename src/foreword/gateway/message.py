@@ -143,7 +143,7 @@ class Incoming:
     held: str = ""
     """The id of the held call that the person allows with it; only the gateway sets it."""
     traceparent: str = ""
-    """The W3C header of the client's own trace, which exported spans continue."""
+    """The cleaned W3C header of the client's trace, which exported spans continue."""
     proof: Proof | None = None
     """What the user and the room were found by; nothing where the channel knows people by their names here."""
     request: ClientRequest = ClientRequest()

@@ -15,7 +15,7 @@ from foreword.events.event import EventType
 from foreword.events.reader import find_context, find_reader
 from foreword.events.trace import Step, Trace
 from foreword.frozen import frozen
-from foreword.gateway.admission import ROUGHLY
+from foreword.gateway.admission import CHARS_PER_TOKEN
 from foreword.gateway.bookkeeping import Books, read_books
 from foreword.gateway.compaction import choose_cut, is_full, shorten_all, write_order, write_summary
 from foreword.gateway.inbox import Claimed
@@ -225,7 +225,7 @@ class Preparing:
 
     def weigh_roughly(self, messages: Messages) -> int:
         """Weigh messages of a turn that never had a prompt."""
-        return sum(len(message.text) for message in recount(messages)) // ROUGHLY
+        return sum(len(message.text) for message in recount(messages)) // CHARS_PER_TOKEN
 
     def close(self) -> None:
         """Let go of the thread."""

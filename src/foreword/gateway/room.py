@@ -12,7 +12,7 @@ from itertools import groupby
 from pydantic_ai.messages import ModelResponse, TextPart
 
 from foreword.frozen import frozen
-from foreword.gateway.admission import ROUGHLY
+from foreword.gateway.admission import CHARS_PER_TOKEN
 from foreword.gateway.message import Incoming
 from foreword.gateway.moment import write_moment
 from foreword.gateway.past import Kind, Piece, add_piece
@@ -78,7 +78,7 @@ def catch_up(state: sqlite3.Connection, session: Session) -> int:
         told = "\n".join(one.told for one in run)
         reply = run[0].reply or (TOKEN if run[0].turn else read_prompt("gateway/overheard"))
         messages = dump([say(told), ModelResponse(parts=[TextPart(content=reply)])])
-        tokens = (len(told) + len(reply)) // ROUGHLY
+        tokens = (len(told) + len(reply)) // CHARS_PER_TOKEN
         add_piece(state, session.id, Piece(kind=Kind.ROOM, messages=messages, tokens=tokens, turn=run[0].turn))
     return len(pieces)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from foreword.events.event import Place, Usage
-from foreword.gateway.admission import ROUGHLY, find_repeated, write_key
+from foreword.gateway.admission import CHARS_PER_TOKEN, find_repeated, write_key
 from foreword.gateway.beginning import extend
 from foreword.gateway.bookkeeping import Entry, keep_entry
 from foreword.gateway.held_calls import HeldCall, find_held, hold_call, keep_result, list_of_turn, mark_allowed
@@ -324,7 +324,7 @@ class SqliteInbox:
         for session, taken in idle:
             if taken:  # what its tools did before it was left for later was done
                 messages = close(load(taken), "stopped before the end")
-                weight = sum(len(message.text) for message in recount(messages)) // ROUGHLY
+                weight = sum(len(message.text) for message in recount(messages)) // CHARS_PER_TOKEN
                 add_piece(state, session, Piece(kind=Kind.TURN, messages=dump(messages), tokens=weight, turn=turn))
         state.execute("UPDATE turns SET stop = 1 WHERE id = ? AND state = 'running'", (turn,))
         row = state.execute("SELECT state FROM turns WHERE id = ?", (turn,)).fetchone()

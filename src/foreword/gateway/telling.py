@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic_ai.messages import ModelResponse, TextPart
 
-from foreword.gateway.admission import ROUGHLY
+from foreword.gateway.admission import CHARS_PER_TOKEN
 from foreword.gateway.lane import Lane
 from foreword.gateway.past import Kind, Piece, add_piece
 from foreword.gateway.session import add_session, find_current
@@ -42,6 +42,8 @@ def tell_there(state: sqlite3.Connection, place: Lane, turn: str, text: str) -> 
     """Add what was sent to the conversations that go on at a place; everybody in a room has read it."""
     before = read_prompt("gateway/planned")
     messages = dump([say(before), ModelResponse(parts=[TextPart(content=text)])])
-    piece = Piece(kind=Kind.ROOM, messages=messages, tokens=(len(before) + len(text)) // ROUGHLY, turn=turn or None)
+    piece = Piece(
+        kind=Kind.ROOM, messages=messages, tokens=(len(before) + len(text)) // CHARS_PER_TOKEN, turn=turn or None
+    )
     for (session,) in state.execute(THERE, find_key(place)).fetchall():
         add_piece(state, session, piece)

@@ -25,7 +25,7 @@ class Anew:
 
 @frozen(eq=True)
 class Recalled:
-    """The passages that a very small model was given: they answer where its words do not."""
+    """The passages given to a very small model, shown to the person as quotes."""
 
     passages: tuple[Passage, ...]
 

@@ -14,7 +14,7 @@ end as soon as nobody waits for their answer. Where an edited one does not start
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
@@ -86,8 +86,8 @@ class Servers:
         self._leaving: list[Used] = []
         self._names: dict[tuple[str, str], str] = {}
         """What the tools of a server begin with, by agent and the name it has before it has started."""
-        self._frozen: dict[str, Frozen] = {}
-        """What conversations were begun with, those used last at the end."""
+        self._frozen: dict[str | Assembly, Frozen] = {}
+        """The lists and links of sessions, and of turns without a session; the most recently used last."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -146,7 +146,8 @@ class Servers:
         if asking := {one for one in waited if one and not one.done()}:
             await asyncio.wait(asking, timeout=self._times.listing)
         settled = [self._settle(agent, one) for one in named]
-        offers = self._take_offers(agent, settled, frozenset(reserved), self._find_frozen(session))
+        frozen = self._find_frozen(session) if session else Frozen()
+        offers = self._take_offers(agent, settled, frozenset(reserved), frozen)
         tools = [tool for offer in offers for tool in offer.tools]
         extensions = [offer.extension for offer in offers if offer.extension]
         return tuple(sorted(tools, key=lambda one: one.name)), tuple(extensions)
@@ -156,7 +157,7 @@ class Servers:
         route = self._routes.get((assembly.turn.agent, name))
         if route is None or name not in assembly.terms.tools:
             raise UnknownName("tool", name, ())
-        frozen = self._find_frozen(assembly.turn.session)
+        frozen = self._find_frozen(assembly.turn.session or assembly)
         try:
             with route.used.calling():
                 if not route.original:
@@ -164,7 +165,7 @@ class Servers:
                 text = await self._ask_server(route, frozen, arguments)
         except ServerError as error:
             self._tell(route.server, error)
-            raise ToolFailed(f"of the server {route.server!r} there is no answer: {error}") from error
+            raise ToolFailed(f"server {route.server!r} did not answer: {error}") from error
         return Answer(text=text, tokens=await asyncio.to_thread(assembly.terms.meter.count, text[:100_000]))
 
     async def _ask_server(self, route: Route, frozen: Frozen, arguments: Mapping[str, Any]) -> str:
@@ -196,18 +197,16 @@ class Servers:
                 frozen.link([uri], route.used)
                 return
 
-    def _find_frozen(self, session: str) -> Frozen:
-        """Find what a conversation was begun with; outside of one the lists of now count."""
+    def _find_frozen(self, owner: str | Assembly) -> Frozen:
+        """Find the lists and links of a session, or of a single turn that has no session."""
         now = self._clock()
         for name, one in list(self._frozen.items()):
             if now - one.used_at < CACHED and len(self._frozen) <= MAX_CONVERSATIONS:
                 break
             del self._frozen[name]
-        frozen = self._frozen.pop(session, None) or Frozen()
+        frozen = self._frozen.pop(owner, None) or Frozen()
         frozen.used_at = now
-        self._frozen[session] = frozen
-        if not session:
-            frozen.listings.clear()
+        self._frozen[owner] = frozen
         return frozen
 
     def _use(self, server: Server) -> Used:
@@ -252,14 +251,14 @@ class Servers:
     ) -> tuple[Offer, ...]:
         """Take what the servers of an agent offer; asked again it is the very same, so that prompts are remembered."""
         taken, offers = set(reserved), []
-        for one in named:
-            listing = frozen.pin(one.name, one.used)
-            if listing is None or one.used.listing is None:
+        for one in self._find_ready(agent, named):
+            listing, current = frozen.pin(one.name, one.used), one.used.listing
+            if listing is None or current is None:
                 continue
             name = self._name(agent, one)
             offer = self._make_offer(name, one, listing, taken)
-            if listing is not one.used.listing:
-                offer = extend(name, one.server, offer, self._make_offer(name, one, one.used.listing, taken))
+            if listing is not current:
+                offer = extend(name, one.server, offer, self._make_offer(name, one, current, taken))
             taken |= {tool.name for tool in offer.tools}
             offers.append(offer)
             for tool in offer.tools:
@@ -267,6 +266,19 @@ class Servers:
                 route = Route(used=one.used, server=name, original=original, reader=offer.reader)
                 self._routes[agent, tool.name] = route
         return tuple(offers)
+
+    def _find_ready(self, agent: str, named: Sequence[Serving]) -> Iterator[Serving]:
+        """Find the servers that have answered and whose names are certain.
+
+        Servers with the same own name are numbered in the order of the configuration. So one that has no name yet waits
+        while an earlier one, which may have the same own name, is still starting.
+        """
+        is_open = False
+        for one in named:
+            if one.used.listing is None:
+                is_open |= one.used.is_starting and not one.server.name
+            elif one.server.name or not is_open or (agent, one.name) in self._names:
+                yield one
 
     def _name(self, agent: str, one: Serving) -> str:
         """Name a server for an agent once its own name is known; it keeps that name."""

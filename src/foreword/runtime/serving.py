@@ -33,6 +33,11 @@ class Used:
         self._calls = 0
 
     @property
+    def is_starting(self) -> bool:
+        """Whether the server has neither answered nor failed yet."""
+        return self.listing is None and not self.fault
+
+    @property
     def is_stale(self) -> bool:
         """Whether the server has said since it was last asked that its tools are others now."""
         return self.listing is not None and self.connection.changed.is_set()

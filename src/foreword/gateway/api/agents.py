@@ -1,4 +1,4 @@
-"""Soul and identity of agents, as the store keeps them: read and set at full trust."""
+"""Stored soul and identity of agents: read and set at full trust."""
 
 import asyncio
 import sqlite3
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/api/agents", tags=["agents"])
 
 
 class IdentityShape(Told):
-    """Who an agent is, as fields."""
+    """An identity as fields."""
 
     name: str = ""
     emoji: str = ""
@@ -33,7 +33,7 @@ class IdentityShape(Told):
 
 
 class AgentShape(Told):
-    """What the store keeps of an agent; what is null or empty is taken from its files or from foreword.yaml."""
+    """The stored soul and identity. An empty or null one comes from the agent's file or foreword.yaml."""
 
     agent: str
     soul: str
@@ -43,11 +43,11 @@ class AgentShape(Told):
 class SoulRequest(Asked):
     """A soul for an agent."""
 
-    soul: Text = Field(description="The character of the agent; it wins over its files. An empty one takes it away.")
+    soul: Text = Field(description="The soul; it takes precedence over the agent's file. An empty one deletes it.")
 
 
 class IdentityFields(Asked):
-    """Who an agent is, as fields."""
+    """An identity as fields."""
 
     name: Text = ""
     emoji: Text = ""
@@ -59,33 +59,33 @@ class IdentityFields(Asked):
 class IdentityRequest(Asked):
     """An identity for an agent."""
 
-    identity: IdentityFields | Text = Field(description="Fields, or a text. An empty one takes it away.")
+    identity: IdentityFields | Text = Field(description="Fields, or a text. An empty one deletes it.")
 
 
 @router.get("/{agent}", operation_id="readAgent", responses=answers())
 async def show(agent: Named, desk: AtDesk) -> AgentShape:
-    """Show the soul and the identity that the store keeps of an agent; needs full trust."""
+    """Return the stored soul and identity of an agent. Needs full trust."""
     check(desk, agent)
     return await change(desk, agent)
 
 
 @router.put("/{agent}/soul", operation_id="setSoul", responses=answers())
 async def set_soul(agent: Named, asked: SoulRequest, desk: AtDesk) -> AgentShape:
-    """Keep a soul for an agent, in force from its next message on; needs full trust."""
+    """Store a soul for an agent; it applies from the next message. Needs full trust."""
     check(desk, agent)
     return await change(desk, agent, lambda state: set_character(state, agent, soul=asked.soul))
 
 
 @router.delete("/{agent}/soul", operation_id="clearSoul", responses=answers())
 async def clear_soul(agent: Named, desk: AtDesk) -> AgentShape:
-    """Take the kept soul away; the agent's file or foreword.yaml counts again. Needs full trust."""
+    """Delete the stored soul; the agent falls back to its file or foreword.yaml. Needs full trust."""
     check(desk, agent)
     return await change(desk, agent, lambda state: set_character(state, agent, soul=""))
 
 
 @router.put("/{agent}/identity", operation_id="setIdentity", responses=answers())
 async def set_identity(agent: Named, asked: IdentityRequest, desk: AtDesk) -> AgentShape:
-    """Keep an identity for an agent, in force from its next message on; needs full trust."""
+    """Store an identity for an agent; it applies from the next message. Needs full trust."""
     check(desk, agent)
     given = asked.identity
     identity = given if isinstance(given, str) else Identity(**given.model_dump())
@@ -94,13 +94,13 @@ async def set_identity(agent: Named, asked: IdentityRequest, desk: AtDesk) -> Ag
 
 @router.delete("/{agent}/identity", operation_id="clearIdentity", responses=answers())
 async def clear_identity(agent: Named, desk: AtDesk) -> AgentShape:
-    """Take the kept identity away; the agent's file or foreword.yaml counts again. Needs full trust."""
+    """Delete the stored identity; the agent falls back to its file or foreword.yaml. Needs full trust."""
     check(desk, agent)
     return await change(desk, agent, lambda state: set_character(state, agent, identity=""))
 
 
 def check(desk: Desk, agent: str) -> None:
-    """Refuse everybody below full trust, to whom there is no such route, and agents that do not exist."""
+    """Answer 404 below full trust, as for a missing route, and for an agent that does not exist."""
     if desk.find_clearance() is not Trust.FULL:
         raise missing("route")
     if agent not in desk.config.agents:
@@ -108,16 +108,16 @@ def check(desk: Desk, agent: str) -> None:
 
 
 async def change(desk: Desk, agent: str, work: Callable[[sqlite3.Connection], None] | None = None) -> AgentShape:
-    """Change what the store keeps of an agent, if anything is to be changed, and return it."""
+    """Apply a change to the stored soul and identity of an agent, and return both."""
 
     def find() -> AgentShape:
         with use_state(desk.folder) as state:
             if work:
                 work(state)
-            kept = find_character(state, agent)
-        identity = kept.identity
+            stored = find_character(state, agent)
+        identity = stored.identity
         shown = IdentityShape(**vars_of(identity)) if isinstance(identity, Identity) else identity
-        return AgentShape(agent=agent, soul=kept.soul, identity=shown)
+        return AgentShape(agent=agent, soul=stored.soul, identity=shown)
 
     return await asyncio.to_thread(find)
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Request, Response
 
 from foreword.errors import UnknownName
 from foreword.events.event import Usage as Used
+from foreword.events.span import clean_traceparent
 from foreword.gateway.api.desk import AtDesk, Desk
 from foreword.gateway.api.device import Languages, read_device
 from foreword.gateway.api.faults import SESSION, Fault, missing
@@ -83,19 +84,20 @@ async def complete(
     if asked.model not in desk.config.agents:
         raise UnknownName("agent", asked.model, desk.config.agents)
     check_tools(asked, desk.config.server.client_tools)
+    wanted = write_format(asked.response_format)
     chore = read_request(asked)
-    name = recognise(chore, desk.config.server.housekeeping)
-    wanted = await check_format(desk, asked, housekeeping=bool(name))
-    if name:
+    if name := recognise(chore, desk.config.server.housekeeping):
         task = Task(
             name=name,
             agent=asked.model,
             channel=OPENAI,
+            user=desk.user,
             request=chore,
             clearance=desk.find_clearance(),
             request_id=desk.request_id,
             response_format=wanted,
         )
+        await check_format(desk, asked.model, wanted)
         done, headers = await answer_housekeeping(desk, asked, task), {HOUSEKEEPING: name, **describe_tools(asked)}
         response.headers.update(headers)
         return stream(stream_completion(done, usage=wants_usage(asked)), headers) if asked.stream else done
@@ -111,7 +113,7 @@ async def complete(
         key=make_key(desk, key),
         client=read_device(None, languages),
         request=sent,
-        traceparent=request.headers.get("traceparent", ""),
+        traceparent=clean_traceparent(request.headers.getlist("traceparent")),
     )
     accepted = await hand_in(desk.gateway.receive, heard)
     headers = {SESSION: accepted.session, **describe_tools(asked)}
@@ -135,7 +137,7 @@ async def answer_housekeeping(desk: Desk, asked: ChatRequest, task: Task) -> Com
     except Ended as error:
         if error.end is End.REFUSED:
             raise Fault(402, error.told) from error
-        raise Fault(502, "the model could not answer; nothing was kept of this request") from error
+        raise Fault(502, "the model failed; the request was not stored") from error
     return Completion(
         id=f"chatcmpl-{answer.id}",
         created=int(desk.now.timestamp()),
@@ -168,12 +170,10 @@ def wants_usage(asked: ChatRequest) -> bool:
     return bool(asked.stream_options and asked.stream_options.include_usage)
 
 
-async def check_format(desk: Desk, asked: ChatRequest, *, housekeeping: bool) -> str:
-    """Return the format that the answer must have, or refuse one that the agent's model does not take."""
-    wanted = write_format(asked.response_format)
-    if wanted and (refusal := await desk.gateway.judge_format(asked.model, wanted, housekeeping=housekeeping)):
+async def check_format(desk: Desk, agent: str, wanted: str) -> None:
+    """Refuse a format that the agent's model does not take for housekeeping; the gateway checks that of a session."""
+    if wanted and (refusal := await desk.gateway.judge_format(agent, wanted, tools=False)):
         raise Fault(400, refusal, param="response_format")
-    return wanted
 
 
 class Telling:

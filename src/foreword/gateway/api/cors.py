@@ -11,9 +11,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 ANY = "*"
-EXPOSED = "X-Request-Id, X-Foreword-Session, Foreword-Client-Tools, Retry-After"
+EXPOSED = "X-Request-Id, X-Foreword-Session, Foreword-Client-Tools, Foreword-Held, Foreword-Housekeeping, Retry-After"
 PREFLIGHT = {
-    "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
     "Access-Control-Allow-Headers": "Authorization, *",  # the star does not include Authorization
     "Access-Control-Max-Age": "600",
 }
@@ -37,5 +36,8 @@ def is_preflight(method: str, headers: Headers) -> bool:
 
 
 async def answer_preflight(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer that the request may be sent; it needs a token all the same."""
-    await Response(status_code=204, headers=PREFLIGHT)(scope, receive, send)
+    """Allow a request with any method that a route of the application has; the request itself needs a token."""
+    routes = scope["app"].state.routes
+    methods = sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
+    headers = {**PREFLIGHT, "Access-Control-Allow-Methods": ", ".join(methods)}
+    await Response(status_code=204, headers=headers)(scope, receive, send)

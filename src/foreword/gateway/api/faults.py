@@ -39,7 +39,7 @@ KINDS: Mapping[int, Kind] = {
     401: Kind(type="authentication_error", code="unauthorized", about="The token is missing, unknown or over."),
     402: Kind(type="budget_error", code="over_budget", about="A budget does not allow the turn."),
     404: Kind(type="not_found_error", code="not_found", about="There is no such thing, or it is somebody else's."),
-    405: Kind(type=INVALID, code="method_not_allowed", about="The path knows other methods."),
+    405: Kind(type=INVALID, code="method_not_allowed", about="The path has other methods; see the Allow header."),
     408: Kind(type=INVALID, code="too_slow", about="The body did not come in time."),
     409: Kind(type="conflict_error", code="conflict", about="The turn is not, or no longer, in a state for this."),
     413: Kind(type=INVALID, code="too_large", about="The body or the message is too long."),
@@ -55,10 +55,10 @@ KINDS: Mapping[int, Kind] = {
 
 ONLY_TEXT = "only text is understood here; attachments such as images, audio and files are refused"
 REFUSED = {
-    "n": "an agent answers once; leave out 'n'",
+    "n": "only n=1 is supported",
     "audio": ONLY_TEXT,
     "modalities": ONLY_TEXT,
-    "logprobs": "an agent's words have no probabilities; leave out 'logprobs'",
+    "logprobs": "logprobs is not supported",
 }
 MAX_PATH_CHARS = 200  # of a path that an answer or the log repeats
 OPENAI = "/v1"
@@ -159,7 +159,7 @@ def describe_missing_path(request: Request) -> str:
 
 def describe_http(status: int) -> str:
     """Describe what the framework refuses by itself."""
-    known = {404: "there is no such path", 405: "this path knows other methods; see the header Allow"}
+    known = {404: "there is no such path", 405: "method not allowed; see the Allow header"}
     return known.get(status, "the request cannot be read")
 
 
@@ -196,6 +196,8 @@ def translate_input(error: InputError | BudgetError, *, openai: bool) -> Fault:
             fault = Fault(422, str(error), param=KEY, code="idempotency_key_reused")
         case WrongSession():
             fault = Fault(422, str(error), param=session)
+        case BadMessage(field="response_format"):
+            fault = Fault(400, str(error), param=error.field)
         case BadMessage():
             fault = Fault(422, str(error), param="messages" if openai and error.field == "text" else error.field)
         case _:

@@ -122,7 +122,6 @@ def read_request(asked: ChatRequest) -> Request:
         lines=[Line(role=message.role, text=read_content(message.content)) for message in asked.messages],
         task=task if isinstance(task, str) else "",
         max_tokens=min((limit for limit in limits if type(limit) is int and limit > 0), default=None),
-        streamed=bool(asked.stream),
     )
 
 
@@ -130,16 +129,11 @@ def check_tools(asked: ChatRequest, policy: str) -> None:
     """Refuse tools of the client where the owner does, and a forced choice among them in any case."""
     for name, sent in (("tools", asked.tools), ("functions", asked.functions)):
         if sent and policy == "refuse":
-            raise Fault(400, f"the agent brings its own tools, and those of a client are refused; leave out {name!r}",
-                        param=name)  # fmt: skip
+            raise Fault(400, f"client tools are disabled on this server; remove {name!r}", param=name)
     for name, choice in (("tool_choice", asked.tool_choice), ("function_call", asked.function_call)):
         if is_forced(choice):
-            raise Fault(
-                400,
-                f"{name} forces a call of a tool of the client, and the model is shown none of those; "
-                "send 'auto' or 'none'",
-                param=name,
-            )
+            told = f"{name} cannot force a client tool: client tools are ignored. Use 'auto' or 'none'"
+            raise Fault(400, told, param=name)
 
 
 def is_forced(choice: Any) -> bool:
@@ -201,7 +195,7 @@ def read_newest(message: Spoken, at: int) -> str:
         raise Fault(400, f"{place}: the newest message has an attachment ({kind}); {ONLY_TEXT}", param=place)
     text = read_content(message.content)
     if not text.strip():
-        raise Fault(422, "the last message says nothing", param=f"messages.{at}.content")
+        raise Fault(422, "the last message is empty", param=f"messages.{at}.content")
     return text if message.role == "user" else RESULT + text.replace("\n", "\n> ")
 
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Path, Request, Response
 
 from foreword.events.prompts import read_prompt
 from foreword.events.sent import Sent
+from foreword.events.span import clean_traceparent
 from foreword.gateway.api.desk import AtDesk, Desk
 from foreword.gateway.api.device import Languages, read_device
 from foreword.gateway.api.faults import KEY, SESSION, Fault, missing
@@ -75,7 +76,7 @@ async def say(
         asks=streamed,
         plan=asked.plan,
         project=desk.open_project(asked.project, asked.agent, asked.situation),
-        traceparent=request.headers.get("traceparent", ""),
+        traceparent=clean_traceparent(request.headers.getlist("traceparent")),
         request=await read_client_request(request, desk, streamed=streamed),
     )
     accepted = await hand_in(desk.gateway.receive, heard)

@@ -48,7 +48,7 @@ def resolve_clock(words: str, found: re.Match[str], zone: ZoneInfo, now: datetim
     try:
         clock = time(int(found[2]), int(found[3]))
     except ValueError:
-        raise InputError(f"at is {words!r}, and no clock shows {found[2]}:{found[3]}; write {FORMS}") from None
+        raise InputError(f"at is {words!r}: {found[2]}:{found[3]} is not a valid time; write {FORMS}") from None
     named = (found[1] or "").lower()
     today = now.astimezone(zone).date()
     if named == "tomorrow":

@@ -68,7 +68,7 @@ class Planning:
         """Make a schedule."""
         turn, config, now = assembly.turn, self._workspace.config, self._clock()
         if turn.background:
-            raise Forbidden("a run that nobody is waiting for plans no others")
+            raise Forbidden("scheduled runs cannot create schedules")
         to = find_here(state, turn, list_addresses(state, config, turn.user))
         if clear(turn.user, to, config) < assembly.clearance.level:
             raise Forbidden("what is known here may not be seen where its replies would go")
