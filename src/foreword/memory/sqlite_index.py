@@ -123,8 +123,9 @@ class SqliteIndex:
             "(id INTEGER PRIMARY KEY, path TEXT UNIQUE, stamp TEXT, sha256 TEXT, start INTEGER, words INTEGER)"
         )
         base.execute(
-            f"CREATE TABLE IF NOT EXISTS chunks_{name}(id INTEGER PRIMARY KEY, document INTEGER, first INTEGER, last INTEGER, "
-            "words INTEGER, asks INTEGER, author TEXT, month INTEGER, heading TEXT, about TEXT, text TEXT)"
+            f"CREATE TABLE IF NOT EXISTS chunks_{name}(id INTEGER PRIMARY KEY, document INTEGER, "
+            "first INTEGER, last INTEGER, words INTEGER, asks INTEGER, author TEXT, month INTEGER, "
+            "heading TEXT, about TEXT, text TEXT)"
         )
         base.execute(
             f"CREATE VIRTUAL TABLE IF NOT EXISTS words_{name} USING fts5(text, heading, about, "

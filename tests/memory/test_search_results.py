@@ -1,0 +1,117 @@
+"""Claims about what a search shows: one result for each message, none that is weak, and the passage that answers."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from foreword import Turn, Workspace
+from foreword.memory.memory import LARGE_STORE_CHUNKS
+from foreword.memory.snippet import find_snippet
+from foreword.sources.files import LARGEST
+from foreword.testing import make_workspace
+from foreword.words import Trust
+
+FILLER = " ".join(f"Step {number} of the plan is described here in some detail." for number in range(60))
+TALK = f"""\
+# 3 March 2024
+
+User: How do I plan the budget of the kitchen?
+
+Assistant: First list the costs of the kitchen. {FILLER} The budget of the kitchen is 4,200 euros. {FILLER}
+
+User: My budget for the kitchen is 5,000 euros. Which tiles do you recommend?
+
+Assistant: Zellige tiles suit a small kitchen.
+
+User: Thanks!
+"""
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Iterator[Workspace]:
+    """A workspace with a conversation between a person and an assistant."""
+    with make_workspace(tmp_path, {"memory/social/talk.md": TALK}) as workspace:
+        yield workspace
+
+
+def search(ws: Workspace, query: str, **more: object) -> str:
+    """Call the tool as the agent of a private conversation does."""
+    assembly = ws.assemble(Turn(user="alice", situation="dm"))
+    return ws.call(assembly, "memory_search", {"query": query, **more}).text
+
+
+def test_one_result_for_each_message(ws: Workspace) -> None:
+    """A long message is one result, however many of its passages have the words."""
+    hits = ws.memory.search("budget of the kitchen", Trust.FULL, limit=20)
+    assert len(hits) == len({(hit.path, hit.first) for hit in hits})
+    assert max(len(hit.text) for hit in hits) > 6_000
+
+
+def test_the_asker_is_meant(ws: Workspace) -> None:
+    """A question in the first person is about what the person said, one in the second about the assistant."""
+    mine = ws.memory.search("What is my budget for the kitchen?", Trust.FULL, limit=2)
+    assert [hit.text.partition(":")[0] for hit in mine] == ["User", "User"]
+    yours = ws.memory.search("Which tiles did you suggest?", Trust.FULL, limit=1)
+    assert yours[0].text.startswith("Assistant: Zellige tiles")
+
+
+def test_the_snippet_answers(ws: Workspace) -> None:
+    """Of a long message the sentence that answers is shown, with its price and that of the whole message."""
+    found = search(ws, "What did the assistant say the budget is, 4,200 euros?", limit=5)
+    assert "The budget of the kitchen is 4,200 euros." in found
+    prices = [int(price.replace(",", "")) for price in re.findall(r"more: memory_get\(.*\) \(([\d,]+) tok\)", found)]
+    assert max(prices) > 1_000
+
+
+def test_the_price_is_what_reading_on_costs(ws: Workspace) -> None:
+    """The call behind `more` gives about as many tokens as the result says."""
+    found = search(ws, "Zellige tiles", limit=1)
+    (first, lines, price) = map(int, re.search(r"from=(\d+), lines=(\d+)\) \((\d+) tok\)", found).groups())
+    assembly = ws.assemble(Turn(user="alice", situation="dm"))
+    reading = ws.call(assembly, "memory_get", {"path": "social/talk.md", "from": first, "lines": lines})
+    assert abs(ws.call(assembly, "memory_get", {"path": "social/talk.md"}).tokens) > price
+    assert "Zellige tiles suit a small kitchen." in reading.text
+
+
+def test_weak_results_are_left_out(tmp_path: Path) -> None:
+    """A result far behind the best is not shown, and in a large store neither is one that shares a common word only."""
+    notes = [f"The garden has plant number {number}, near the wall." for number in range(LARGE_STORE_CHUNKS)]
+    notes = ["The wall of the safe is painted.", *notes, "The combination of the safe is kept by the notary in Lyon."]
+    with make_workspace(tmp_path, {"memory/social/notes.md": "\n\n".join(notes)}) as ws:
+        hits = ws.memory.search("Who keeps the combination of the safe in Lyon?", Trust.FULL, limit=10)
+        assert [hit.text for hit in hits] == [notes[-1]]
+        assert ws.memory.search("Which wall did the zeppelin pilots photograph yesterday?", Trust.FULL) == []
+
+
+def test_a_fact_outranks_a_description(tmp_path: Path) -> None:
+    """The description of a file finds the file, behind a passage that says the same."""
+    described = "---\ndescription: birthdays of the family\n---\nSee the calendar in the hall.\n"
+    files = {"memory/social/A.md": described, "memory/social/B.md": "The birthdays of the family are in the hall.\n"}
+    with make_workspace(tmp_path, files) as ws:
+        hits = ws.memory.search("birthdays of the family", Trust.FULL)
+        assert [hit.path for hit in hits] == ["social/B.md", "social/A.md"]
+        assert hits[1].text == "See the calendar in the hall."
+
+
+def test_a_large_note_is_searched(tmp_path: Path) -> None:
+    """A memory that is too large for a prompt is found and read in parts like any other."""
+    line = "Nothing of interest was seen on this day, and the sea was calm.\n\n"
+    body = line * (LARGEST // len(line) + 10) + "The lighthouse keeper is called Maren.\n"
+    assert len(body) > LARGEST
+    with make_workspace(tmp_path, {"memory/social/log.md": body}) as ws:
+        found = search(ws, "Who is the lighthouse keeper?", limit=1)
+        assert "The lighthouse keeper is called Maren." in found
+        path, first, lines = re.search(r'memory_get\("([^"]+)", from=(\d+), lines=(\d+)\)', found).groups()
+        assembly = ws.assemble(Turn(user="alice", situation="dm"))
+        reading = ws.call(assembly, "memory_get", {"path": path, "from": int(first), "lines": int(lines)})
+        assert "Maren" in reading.text
+
+
+def test_snippet() -> None:
+    """The rarest shared words decide which sentences are shown, and the line where they begin is known."""
+    text = "The trip was long.\nThe trip was wet.\nWe met Ada on the trip.\nThe trip ended."
+    assert find_snippet(text, "Who was Ada on the trip?", 30) == ("We met Ada on the trip.", 2)
+    assert find_snippet("", "anything", 30) == ("", 0)
+    assert len(find_snippet("word " * 500, "word", 100).text) <= 102
