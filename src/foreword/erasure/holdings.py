@@ -12,7 +12,7 @@ from foreword.erasure.knowing import LOGGED
 from foreword.erasure.ledgered import Ledgers
 from foreword.erasure.logged import Events, Prompts, Sections, Sums
 from foreword.erasure.person import NAMES
-from foreword.erasure.remembered import Entries, Facts, Indexed, Retold
+from foreword.erasure.remembered import Additions, Entries, Facts, Indexed, Retold
 from foreword.erasure.room import Quotes, RoomLines, Summaries
 from foreword.erasure.rows import Rows
 
@@ -86,6 +86,7 @@ HOLDINGS: tuple[Holding, ...] = (
     keep("sessions", "sessions", MINE, trust="clearance", columns="id user_id parent"),
     Archives(),
     Facts(),
+    Additions(),
     Entries(),
     Indexed(),
     spend("money spent", "budget_spent"),

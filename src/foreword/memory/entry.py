@@ -53,13 +53,16 @@ def check_text(text: str) -> str:
     return clean
 
 
-def find_places(store: str, note: Note) -> Iterator[str]:
-    """Find the path of an entry, and another where that one is taken by what its text has become since."""
+def find_places(store: str, note: Note, folder: str = "") -> Iterator[str]:
+    """Find the path of an entry, and another where that one is taken by what its text has become since.
+
+    The folder in the store is the author's inbox unless another is named.
+    """
     author = NOBODY if judge_name(note.author) else note.author
     moment = note.time.astimezone(UTC)
     mark = sha256(note.text.encode()).hexdigest()[:12]
     for form in ("%Y%m%d", "%Y%m%dT%H%M%S%f"):
-        yield f"memory/{store}/{INBOX}/{author}/{moment.strftime(form)}-{mark}.md"
+        yield f"memory/{store}/{folder or f'{INBOX}/{author}'}/{moment.strftime(form)}-{mark}.md"
 
 
 def write_note(note: Note) -> str:
@@ -76,9 +79,10 @@ def write_note(note: Note) -> str:
     return write_head(fields) + f"{note.text}\n"
 
 
-def write_confirmed(entry: Confirmed) -> str:
+def write_confirmed(entry: Confirmed, heading: str = "") -> str:
     """Write an entry that was promoted: it still says whose words it was and who confirmed it."""
-    return write_head(list_fields(entry)) + f"{entry.text}\n"
+    title = f"## {heading}\n\n" if heading else ""
+    return write_head(list_fields(entry)) + f"{title}{entry.text}\n"
 
 
 def list_fields(entry: Confirmed) -> dict[str, str]:
