@@ -66,7 +66,7 @@ def test_review_has_a_clearance(say, folder):
     assert say("memory", "save", "x", "--store", "private", "--user", "bob").code == 2
 
 
-def test_owner_needs_no_review(say, folder):
+def test_owner_needs_no_review(say):
     """What the owner saves at the shell is a note at once; what they save elsewhere than in private waits."""
     path = say("memory", "save", "The ring is hidden").out.removeprefix("saved: ").strip()
     assert path.startswith("private/notes/")

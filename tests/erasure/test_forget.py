@@ -231,6 +231,17 @@ def test_a_memory_that_was_added_to_a_note(people):
     assert Path(place).read_text() == before
 
 
+def test_tables_of_an_older_database(people):
+    """What a database that became the state has kept of them goes as well."""
+    for name in ("old_user_agent_prompt_customizations", "old_agent_long_term_memory", "agent_long_term_memory"):
+        people.do(lambda state, name=name: state.execute(f"CREATE TABLE {name} (user_id, text)"))
+        rows = [("bob", f"zebrabob of {name}"), ("carol", f"owltoken of {name}")]
+        people.do(lambda state, name=name, rows=rows: state.executemany(f"INSERT INTO {name} VALUES (?, ?)", rows))
+    forget(people.house, "bob")
+    assert find_token(people.folder, "zebrabob") == []
+    assert find_token(people.folder, "owltoken")
+
+
 def test_the_prompts_of_others_no_longer_show_their_memories(people):
     """A recorded prompt of another person that recalled an entry of theirs loses it, and says so."""
     with closing(sqlite3.connect(os.path.join(people.state, "events.sqlite"), isolation_level=None)) as log:

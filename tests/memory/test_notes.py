@@ -152,7 +152,29 @@ def test_new_note_with_a_heading(ws: Workspace) -> None:
     """A note that does not exist yet is made with the heading."""
     done = ws.memory.promote(save(ws, "Rex."), "social/DOGS.md", Trust.FULL, "alice", "## Next door")
     assert done.before is None
-    assert Path(ws.files.root, "memory/social/DOGS.md").read_text().endswith("---\n## Next door\n\nRex.\n")
+    assert Path(ws.files.root, "memory/social/DOGS.md").read_text().endswith(" -->\n## Next door\n\nRex.\n")
+
+
+@pytest.mark.parametrize("more", ["", "description: Dogs\n"])
+def test_added_to_a_promoted_entry(ws: Workspace, more: str) -> None:
+    """A note that was an entry keeps its origin as a record, so that each text has an author of its own."""
+    place = Path(ws.files.root, "memory/social/DOGS.md")
+    ws.memory.promote(save(ws, "Rex is big.\n\nHe barks."), "social/DOGS.md", Trust.FULL, "alice")
+    place.write_text(place.read_text().replace("---\n", f"---\n{more}", 1))
+    note = Note(text="Fido is small.", author="carol", clearance=Trust.INNER, time=NOON)
+    path = ws.memory.save(note, "shared").path
+    ws.memory.promote(path, "social/DOGS.md", Trust.FULL, "alice", "Small ones")
+    text = place.read_text()
+    assert {one.author: one.text for one in list_added(text)} == {
+        "bob": "Rex is big.\n\nHe barks.",
+        "carol": "Fido is small.",
+    }
+    body = "Rex is big.\n\nHe barks.\n\n## Small ones\n\nFido is small."
+    document = parse_document("", text)
+    assert (document.body, document.field("author")) == (body, "")
+    assert text.startswith(f"---\n{more}---\n<!--" if more else "<!--")
+    assert "Fido is small." in remove_added(text, {"bob"})
+    assert "Rex" not in remove_added(text, {"bob"})
 
 
 def test_taken_name(ws: Workspace) -> None:
@@ -193,7 +215,7 @@ def test_edited_meanwhile(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> Non
     """An edit that is saved while an entry is being added is not lost: nothing is written, and the entry stays."""
     path, place = save(ws, "Rex."), Path(ws.files.root, "memory/social/PEOPLE.md")
 
-    def edit(*arguments: object) -> None:
+    def edit(*_: object) -> None:
         place.write_text("# Edited\n")
 
     monkeypatch.setattr(module.shutil, "copymode", edit)

@@ -59,10 +59,16 @@ def find_places(store: str, note: Note, folder: str = "") -> Iterator[str]:
     The folder in the store is the author's inbox unless another is named.
     """
     author = NOBODY if judge_name(note.author) else note.author
+    for name in list_names(note):
+        yield f"memory/{store}/{folder or f'{INBOX}/{author}'}/{name}"
+
+
+def list_names(note: Note) -> Iterator[str]:
+    """List the names that the file of a note may have, the usual one first: its date and a hash of its text."""
     moment = note.time.astimezone(UTC)
     mark = sha256(note.text.encode()).hexdigest()[:12]
     for form in ("%Y%m%d", "%Y%m%dT%H%M%S%f"):
-        yield f"memory/{store}/{folder or f'{INBOX}/{author}'}/{moment.strftime(form)}-{mark}.md"
+        yield f"{moment.strftime(form)}-{mark}.md"
 
 
 def write_note(note: Note) -> str:
@@ -79,10 +85,9 @@ def write_note(note: Note) -> str:
     return write_head(fields) + f"{note.text}\n"
 
 
-def write_confirmed(entry: Confirmed, heading: str = "") -> str:
+def write_confirmed(entry: Confirmed) -> str:
     """Write an entry that was promoted: it still says whose words it was and who confirmed it."""
-    title = f"## {heading}\n\n" if heading else ""
-    return write_head(list_fields(entry)) + f"{title}{entry.text}\n"
+    return write_head(list_fields(entry)) + f"{entry.text}\n"
 
 
 def list_fields(entry: Confirmed) -> dict[str, str]:

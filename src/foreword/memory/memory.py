@@ -402,7 +402,7 @@ class Memory:
             raise InputError(f"{target} is no place for a memory; write STORE/NAME.md, or {FACTS} for a short fact")
         title, before = check_heading(heading) if heading else "", read_note(self._files.root, f"memory/{target}")
         if before is None:
-            return None, write_confirmed(entry, title)
+            return None, add_text("", f"memory/{target}", title, entry) if title else write_confirmed(entry)
         if not heading:
             raise InputError(f"memory/{target} is there already; add to it with --heading TEXT, or choose another name")
         return before, add_text(before, f"memory/{target}", title, entry)

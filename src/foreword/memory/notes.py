@@ -25,6 +25,7 @@ MAX_HEADING_CHARS = 200
 BREAKS = ("\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 LINE = re.compile("[^\n\r\x0b\x0c\x85\u2028\u2029]*(?:\r\n|[\n\r\x0b\x0c\x85\u2028\u2029])|.+", re.DOTALL)
 BOM = "\ufeff"
+ORIGIN = ("author", "clearance", "channel", "session", "time", "confirmed")  # fields of a promoted entry
 RECORD = re.compile(r"<!-- promoted: (.*) -->")
 FIELD = re.compile(r'(\w+)="([^"]*)"')
 
@@ -88,9 +89,11 @@ def check_heading(heading: str) -> str:
 def add_text(raw: str, name: str, heading: str, entry: Confirmed) -> str:
     """Add an entry to the text of a note, at the end of a heading's own section; a missing heading is made.
 
-    Every other byte of the note stays as it is.
+    Every other byte of the note stays as it is, but for the origin that a promoted entry has in its front matter: the
+    note has several authors from then on.
     """
     bom, text = (BOM, raw[1:]) if raw.startswith(BOM) else ("", raw)
+    text = move_origin(text)
     lines = LINE.findall(text)
     end = find_line_end(lines)
     body = parse_document(name, text).first - 1
@@ -104,8 +107,21 @@ def add_text(raw: str, name: str, heading: str, entry: Confirmed) -> str:
     title = [] if found is not None else [f"## {heading}{end}", end]
     rest = [end] if place < len(lines) and lines[place].strip() else []
     lines[place:place] = [*gap, *title, *words, *rest]
-    lines.insert(find_front_matter_end(lines), f"{write_record(entry)}{end}")
+    lines.insert(find_front_matter_end(lines), f"{write_record(list_fields(entry), entry.text)}{end}")
     return bom + "".join(lines)
+
+
+def move_origin(text: str) -> str:
+    """Move the origin of a promoted entry from its front matter to a record like that of an added text."""
+    document = parse_document("", text)
+    origin = {name: one_line(document.field(name)) for name in ORIGIN if document.field(name)}
+    if not all(origin.get(name) for name in ("author", "clearance", "time")):
+        return text
+    lines = LINE.findall(text)
+    end, close = find_line_end(lines), find_front_matter_end(lines)
+    kept = [line for line in lines[1 : close - 1] if line.partition(":")[0] not in ORIGIN]
+    head = [lines[0], *kept, lines[close - 1]] if kept else []
+    return "".join([*head, f"{write_record(origin, document.body)}{end}", *lines[close:]])
 
 
 def find_line_end(lines: Sequence[str]) -> str:
@@ -158,9 +174,9 @@ def has_text(lines: Sequence[str], text: str) -> bool:
     return f"\n\n{text}\n\n" in f"\n\n{normalise(''.join(lines)).strip()}\n\n"
 
 
-def write_record(entry: Confirmed) -> str:
+def write_record(origin: Mapping[str, str], text: str) -> str:
     """Record in one comment whose words a text was, who confirmed it, and by which hash it is recognised."""
-    fields = {**list_fields(entry), "lines": str(entry.text.count("\n") + 1), "text": mark_text(entry.text)}
+    fields = {**origin, "lines": str(text.count("\n") + 1), "text": mark_text(text)}
     shown = " ".join(f'{name}="{escape_field(value)}"' for name, value in fields.items())
     return f"<!-- promoted: {shown} -->"
 
