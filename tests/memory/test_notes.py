@@ -82,7 +82,7 @@ def test_line_ends(end: str) -> None:
 
 
 def test_never_in_a_prompt() -> None:
-    """The record of whose words they were is no part of the text; the rest of the text stays as it is."""
+    """The record of the author is no part of the body, and the rest of the body does not change."""
     document = parse_document("x.md", add(PEOPLE, "The house"))
     assert document.body == parse_document("x.md", PEOPLE).body.replace(
         "- Carol sings.", "- Carol sings.\n\nRex is the dog."
@@ -92,7 +92,7 @@ def test_never_in_a_prompt() -> None:
 
 @pytest.mark.parametrize("name", ['x" -->\n# Heading', "--><b>", "a&quot;", "\x1b[1m", "日本"])
 def test_record_stays_a_record(name: str) -> None:
-    """No name can end its record, and it is read back as it was."""
+    """No name can end its record, and the name can be read back."""
     entry = replace(ENTRY, origin=replace(ORIGIN, author=name))
     after = add("# A\n", "A", entry)
     assert parse_document("", after).body == "# A\n\nRex is the dog."
@@ -107,13 +107,13 @@ def test_two_headings() -> None:
 
 
 def test_said_already() -> None:
-    """What a section says already is not added again."""
+    """A text that the section has already is not added again."""
     with pytest.raises(InputError, match="has this text already; forget the entry instead"):
         add(add("# A\n", "A"), "A")
 
 
 def test_removed_again() -> None:
-    """What was added from somebody's words can be removed, and leaves the file as it was; an edited text stays."""
+    """Removing an added text restores the file; a text that was edited since stays."""
     text = replace(ENTRY, text="Rex is the dog.\n\n- He barks.\n- He bites.")
     after = add(add(PEOPLE, "The house", text), "Next door", replace(ENTRY, origin=replace(ORIGIN, author="carol")))
     assert remove_added(remove_added(after, {"bob"}), {"carol"}) == PEOPLE
@@ -157,7 +157,7 @@ def test_new_note_with_a_heading(ws: Workspace) -> None:
 
 @pytest.mark.parametrize("more", ["", "description: Dogs\n"])
 def test_added_to_a_promoted_entry(ws: Workspace, more: str) -> None:
-    """A note that was an entry keeps its origin as a record, so that each text has an author of its own."""
+    """A note that was an entry keeps its origin as a record, so that each text has one author."""
     place = Path(ws.files.root, "memory/social/DOGS.md")
     ws.memory.promote(save(ws, "Rex is big.\n\nHe barks."), "social/DOGS.md", Trust.FULL, "alice")
     place.write_text(place.read_text().replace("---\n", f"---\n{more}", 1))
@@ -195,7 +195,7 @@ def test_bad_heading(ws: Workspace, heading: str) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "folder", "bytes", "facts"])
 def test_bad_note(ws: Workspace, kind: str) -> None:
-    """What cannot be added to is refused with the remedy, and the entry stays."""
+    """A target that is no plain note is refused with the remedy, and the entry stays."""
     place = Path(ws.files.root, "memory/social/X.md")
     path, target = save(ws, "Rex."), "memories.json" if kind == "facts" else "social/X.md"
     if kind == "link":
@@ -252,7 +252,7 @@ def test_two_processes(ws: Workspace) -> None:
 
 
 def test_only_the_owner_adds(ws: Workspace) -> None:
-    """Nobody but the owner, at full trust, adds an entry to a note or sees what that would change."""
+    """Only the owner, at full trust, adds an entry to a note or sees the change."""
     path = save(ws, "Bob may use the car.")
     for person, level in (("bob", Trust.FAMILIAR), ("alice", Trust.FAMILIAR), ("carol", Trust.FULL)):
         for work in (ws.memory.preview, ws.memory.promote):
@@ -261,7 +261,7 @@ def test_only_the_owner_adds(ws: Workspace) -> None:
 
 
 def test_owners_own_note(ws: Workspace) -> None:
-    """What the owner saves is a reviewed note at once, with its origin, and read_memory shows it."""
+    """A text saved by the owner is a reviewed note with its origin, and read_memory shows it."""
     note = Note(text="The ring is in the drawer.", author="alice", clearance=Trust.FULL, channel="terminal", time=NOON)
     saved = ws.memory.save_own(note, "private")
     assert saved.path == f"private/notes/20261115-{mark_text(note.text)}.md"
@@ -288,7 +288,7 @@ def test_owner_repeats_an_entry(ws: Workspace) -> None:
 
 @pytest.mark.parametrize(("author", "level"), [("bob", Trust.FULL), ("alice", Trust.FAMILIAR), ("", Trust.FULL)])
 def test_nobody_elses_own_note(ws: Workspace, author: str, level: Trust) -> None:
-    """Nobody but the owner, at full trust, saves without a review."""
+    """Only the owner, at full trust, saves without a review."""
     with pytest.raises(Forbidden, match="only the owner"):
         ws.memory.save_own(Note(text="x", author=author, clearance=level, time=NOON), "social")
 

@@ -119,7 +119,7 @@ def test_twice(ws: Workspace) -> None:
 
 
 def test_nothing_is_left_out_in_silence(ws: Workspace) -> None:
-    """What is not imported, or not as it was, is counted and named."""
+    """Rows that are left out or changed are counted and named."""
     report = bring(
         ws,
         ("carol", "reid", "Kept.", DAY),
@@ -237,7 +237,7 @@ def test_many_rows(ws: Workspace) -> None:
 
 
 def test_no_room(ws: Workspace) -> None:
-    """Where nothing can be written the import says so; what is in the way is not written through."""
+    """The import fails with a message if it cannot write, and follows no link."""
     elsewhere = Path(ws.files.root, "elsewhere")
     elsewhere.mkdir()
     Path(ws.files.root, "memory/shared").mkdir(parents=True)
@@ -252,7 +252,7 @@ ROWS = [("carol", "reid", "A dog called Rex.", DAY), ("mallory", "reid", "Of a s
 
 
 def test_upgraded_in_place(tmp_path: Path) -> None:
-    """A database that becomes the state brings its long-term memory along, once; the table stays beside, whole."""
+    """A database that becomes the state brings its long-term memory along, once; the table stays under another name."""
     path = make_database(tmp_path / ".foreword" / STATE_FILE, ROWS)
     write_files(tmp_path, {"foreword.yaml": CONFIG})
     with foreword.open(str(tmp_path), FrozenClock()) as ws:

@@ -267,7 +267,7 @@ def show_entry(entry: "Entry", zone: tzinfo, change: "Promotion | None", problem
 
 
 def show_date(text: str, zone: tzinfo) -> str:
-    """Show when an entry was saved, in the reader's zone; what is no time is shown as it is."""
+    """Show when an entry was saved, in the reader's zone, or the text itself if it is no time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -221,7 +221,7 @@ def split_text(text: str, most: int) -> list[str]:
 
 
 def escape_comment(text: str) -> str:
-    """Write a text so that a comment at its beginning is not taken for one of the file, which nobody would see."""
+    """Escape a comment at the beginning of a text; a comment at the beginning of a file is never shown."""
     return f"\\{text}" if text.startswith("<!--") else text
 
 
@@ -240,7 +240,7 @@ def save_note(root: str, place: NotePlace, row: NoteRow, text: str, now: datetim
 
 
 def find_known(root: str) -> set[tuple[str, str]]:
-    """Find what memory has of each author, by hashes: entries, and what was promoted to notes and facts."""
+    """Return author and hash of each text in memory: entries, and texts promoted to notes and facts."""
     files = Files(root)
     known: set[tuple[str, str]] = set()
     for path in files.list("memory"):
