@@ -28,6 +28,7 @@ from foreword.sources.passage import Passage
 from foreword.sources.settled import Settled
 from foreword.sources.supposed import suppose
 from foreword.sources.wording import judge_wording
+from foreword.store.long_term_memory import upgrade_notes
 from foreword.store.reader import StateReader
 from foreword.tokens import Counter, Meter, ModelFacts, find
 from foreword.tokens.caches import list_rules
@@ -76,7 +77,9 @@ def open_workspace(
         raise WorkspaceError(f"{path} is a file; name the folder that has a {CONFIG}")
     if not os.path.isdir(path):
         raise WorkspaceError(f"{path} is no folder; make a workspace with: foreword init {path}")
-    return Workspace(path, clock, zone or find_zone())
+    workspace = Workspace(path, clock, zone or find_zone())
+    workspace.notices = upgrade_notes(workspace.state, workspace.files.root, workspace.config, clock())
+    return workspace
 
 
 class Workspace:
@@ -86,6 +89,8 @@ class Workspace:
         self.files = Files(path)
         self.faults: dict[str, InputError] = {}
         """What is wrong with edits that are not in force, by their files; what was there before is used instead."""
+        self.notices: list[str] = []
+        """What was upgraded when the workspace was opened, for the owner."""
         self._clock, self._zone = clock, zone
         self._settled = Settled(self.files)
         self._reloading, self._making = RLock(), Lock()

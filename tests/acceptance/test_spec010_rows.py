@@ -125,15 +125,24 @@ def test_old_database_still_loads(tmp_path: Path) -> None:
     assert "## User Instructions\nOf the old content.\n" in text
 
 
-def test_import_mentions_long_term_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`agent import` says how many notes of agent_long_term_memory it leaves behind."""
+@pytest.mark.parametrize("way", ["import", "in place"])
+def test_long_term_memory_is_read(tmp_path: Path, way: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Notes of agent_long_term_memory are shown by read_memory, by `agent import` and as the state itself."""
     write_files(tmp_path, FILES)
-    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as old:
-        old.executescript(OLD + "CREATE TABLE agent_long_term_memory (user_id TEXT, agent_name TEXT, notes TEXT);")
-        old.execute("INSERT INTO agent_long_term_memory VALUES ('bob', 'reid', 'A dog called Rex.')")
+    path = tmp_path / ("old.sqlite" if way == "import" else f".foreword/{STATE_FILE}")
+    path.parent.mkdir(exist_ok=True)
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript(OLD + "CREATE TABLE agent_long_term_memory (user_id, agent_name, notes, updated_at);")
+        old.execute("INSERT INTO agent_long_term_memory VALUES ('alice', 'reid', 'A dog called Rex.', '2026-02-18')")
         old.commit()
-    assert main(["-w", str(tmp_path), "agent", "import", str(tmp_path / "old.sqlite")]) == 0
-    assert "1 note of agent_long_term_memory not imported" in capsys.readouterr().err
+    if way == "import":
+        assert main(["-w", str(tmp_path), "agent", "import", str(path)]) == 0
+        assert "1 entry of memory" in capsys.readouterr().out
+    with foreword.open(str(tmp_path), FrozenClock()) as workspace:
+        assembly = workspace.assemble(Turn(user="alice", situation="dm"))
+        assert "Rex" not in assembly.prompt.text
+        seen = workspace.call(assembly, "read_memory", {}).text
+    assert "- A dog called Rex. (private/inbox/alice/20260218-" in seen
 
 
 def find_system(request) -> str:

@@ -99,6 +99,45 @@ def test_bad_input(say, folder, words, said):
     assert "Traceback" not in answer.err
 
 
+def test_import_of_long_term_memory(say, folder):
+    """Long-term memory becomes entries, what is left out has a line, and once more changes nothing."""
+    with closing(sqlite3.connect(folder / "old.sqlite")) as old:
+        old.execute("CREATE TABLE agent_long_term_memory (user_id, agent_name, notes, updated_at)")
+        rows = [
+            ("alice", "reid", "A dog called Rex.", "2026-02-18"),
+            ("mallory", "reid", "x", ""),
+            ("alice", "", "", ""),
+        ]
+        old.executemany("INSERT INTO agent_long_term_memory VALUES (?, ?, ?, ?)", rows)
+        old.commit()
+    answer = say("agent", "import", "old.sqlite")
+    assert answer.out == "imported: 0 agents, 0 sets of instructions, 1 entry of memory\n"
+    assert "1 row not imported: no text: 3 ('alice', none)" in answer.err
+    assert "1 row not imported: add the users to foreword.yaml and import again: 2 ('mallory', 'reid')" in answer.err
+    (entry,) = say("memory", "review", "--json").json
+    assert (entry["text"], entry["provenance"]["author"]) == ("A dog called Rex.", "alice")
+    assert entry["provenance"]["time"] == "2026-02-18T00:00:00+00:00"
+    again = say("agent", "import", "old.sqlite", "--json")
+    assert (again.json["notes"], again.json["memory"]["saved"]) == (3, 0)
+    assert again.json["memory"]["known"] == ["1 ('alice', 'reid')"]
+    assert len(say("memory", "review", "--json").json) == 1
+
+
+def test_upgrade_is_reported(say, folder):
+    """A state that was a database of SPEC-010 brings its long-term memory along, and the first command says so."""
+    (folder / ".foreword").mkdir()
+    with closing(sqlite3.connect(folder / ".foreword" / "state.sqlite")) as old:
+        old.execute("CREATE TABLE user_agent_prompt_customizations (user_id, agent_name, content)")
+        old.execute("CREATE TABLE agent_long_term_memory (user_id, agent_name, notes)")
+        old.execute("INSERT INTO agent_long_term_memory VALUES ('alice', 'reid', 'A dog called Rex.')")
+        old.commit()
+    answer = say("memory", "search", "dog")
+    assert "A dog called Rex." in answer.out
+    assert "warning: agent_long_term_memory: 1 entry imported\n" in answer.err
+    assert "1 row without a date" in answer.err
+    assert say("memory", "search", "dog").err == ""
+
+
 def test_import(say, folder):
     """An old database is imported, and what was taken is counted."""
     with closing(sqlite3.connect(folder / "old.sqlite")) as old:
@@ -109,7 +148,9 @@ def test_import(say, folder):
         old.commit()
     assert say("agent", "import", "old.sqlite").out == "imported: 1 agent, 1 set of instructions\n"
     assert "Be brief." in say("build").out
-    assert say("agent", "import", "old.sqlite", "--json").json == {
+    answer = say("agent", "import", "old.sqlite", "--json").json
+    assert answer.pop("memory")["saved"] == 0
+    assert answer == {
         "agents": 0,
         "instructions": 0,
         "kept": 2,

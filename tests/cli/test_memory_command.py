@@ -44,8 +44,10 @@ def test_save_review_promote_forget(say):
     path = say("memory", "save", "Bob likes rye", "--user", "bob").out.removeprefix("saved: ").strip()
     assert path.startswith("social/inbox/bob/")
     assert say("memory", "save", "Bob likes rye", "--user", "bob").out == f"known already: {path}\n"
-    assert "(unreviewed, saved for bob at familiar on terminal" in say("memory", "review").out
-    assert say("memory", "review", path, "--promote", "social/BREAD.md").out == "promoted: social/BREAD.md\n"
+    assert "author: bob, at familiar\nplace: terminal\ndate: " in say("memory", "review").out
+    promoted = say("memory", "review", path, "--promote", "social/BREAD.md").out
+    assert promoted.startswith("promoted: social/BREAD.md\n\n--- /dev/null\n+++ memory/social/BREAD.md\n")
+    assert "\n+Bob likes rye\n" in promoted
     assert say("memory", "review").out == "nothing waits for review\n"
     assert (
         say("memory", "forget", "social/BREAD.md").out
@@ -54,12 +56,94 @@ def test_save_review_promote_forget(say):
     assert say("memory", "search", "rye").out == "Nothing in memory answers that.\n"
 
 
-def test_review_has_a_clearance(say):
+def test_review_has_a_clearance(say, folder):
     """Who may not see an entry can neither review nor promote it."""
-    path = say("memory", "save", "The ring is hidden").out.removeprefix("saved: ").strip()
+    write_files(folder, {"memory/private/inbox/alice/x.md": "The ring is hidden.\n"})
+    path = "private/inbox/alice/x.md"
+    assert path in say("memory", "review").out
     assert say("memory", "review", "--user", "bob").out == "nothing waits for review\n"
     assert say("memory", "review", path, "--promote", "social/RING.md", "--user", "bob").code == 2
     assert say("memory", "save", "x", "--store", "private", "--user", "bob").code == 2
+
+
+def test_owner_needs_no_review(say):
+    """What the owner saves at the shell is a note at once; what they save elsewhere than in private waits."""
+    path = say("memory", "save", "The ring is hidden").out.removeprefix("saved: ").strip()
+    assert path.startswith("private/notes/")
+    assert say("memory", "review").out == "nothing waits for review\n"
+    assert "The ring is hidden" in say("memory", "search", "ring").out
+    assert say("memory", "save", "Rye on Friday", "--store", "social").out.startswith("saved: social/notes/")
+    assert "Rye on Friday" in say("memory", "search", "rye", "--user", "bob").out
+    assert say("memory", "save", "Cake", "--room", "family").out.startswith("saved: social/inbox/alice/")
+
+
+def test_review_shows_the_change(say, folder):
+    """A review shows author, place, date and the change; --promote without a place makes just this change."""
+    entry = '---\nchannel: telegram\nsession: s1\ntime: "2026-11-15T12:00:00+00:00"\nclearance: familiar\n---\nRye.\n'
+    write_files(folder, {"memory/social/inbox/bob/x.md": entry})
+    shown = say("memory", "review").out
+    assert shown.startswith(
+        "social/inbox/bob/x.md\nauthor: bob, at familiar\nplace: telegram, session s1\ndate: 2026-11-15 13:00\n\n"
+        "--- /dev/null\n+++ memory/social/notes/x.md\n"
+    )
+    assert "\n+Rye.\n\nmake this change: foreword memory review social/inbox/bob/x.md --promote\n" in shown
+    (as_json,) = say("memory", "review", "--json").json
+    assert as_json["provenance"]["session"] == "s1"
+    assert (as_json["target"], as_json["problem"]) == ("social/notes/x.md", None)
+    assert "+Rye." in as_json["diff"]
+    assert say("memory", "review", "social/inbox/bob/x.md", "--promote").out.startswith("promoted: social/notes/x.md\n")
+    assert (folder / "memory/social/notes/x.md").read_text().endswith("---\nRye.\n")
+
+
+def test_review_of_somebody_else(say, folder):
+    """Who cannot promote an entry sees its text and who can, and no note of the owner's."""
+    write_files(folder, {"memory/social/inbox/bob/x.md": "Rye.\n", "memory/social/notes/x.md": "Known.\n"})
+    shown = say("memory", "review", "--user", "bob").out
+    assert "\nRye.\n" in shown
+    assert "no change to show: only the owner promotes it" in shown
+    assert say("memory", "review", "--user", "bob", "--json").json[0]["diff"] is None
+    assert "no change to show: memory/social/notes/x.md is there already; add to it with" in say("memory", "review").out
+
+
+def test_promoted_under_a_heading(say, folder):
+    """An entry is added to a note under a heading; --dry-run shows the change and makes none."""
+    path = say("memory", "save", "Bob likes rye", "--user", "bob").out.removeprefix("saved: ").strip()
+    words = ["memory", "review", path, "--promote", "social/PEOPLE.md", "--heading", "Bread"]
+    before = (folder / "memory/social/PEOPLE.md").read_text()
+    planned = say(*words, "--dry-run").out
+    assert planned.startswith("would be promoted: social/PEOPLE.md\n\n--- memory/social/PEOPLE.md\n")
+    assert "+## Bread\n+\n+Bob likes rye\n" in planned
+    assert (folder / "memory/social/PEOPLE.md").read_text() == before
+    done = say(*words, "--json").json
+    assert (done["target"], done["dry_run"]) == ("social/PEOPLE.md", False)
+    assert "+## Bread\n+\n+Bob likes rye" in done["diff"]
+    after = (folder / "memory/social/PEOPLE.md").read_text()
+    assert after.endswith(before + "\n## Bread\n\nBob likes rye\n")
+    assert after.startswith('<!-- promoted: author="bob"')
+    assert say("memory", "review").out == "nothing waits for review\n"
+    assert "promoted:" not in say("memory", "get", "social/PEOPLE.md").out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["review", "--heading", "x"], "go with: foreword memory review PATH --promote PLACE"),
+        (["review", "--dry-run"], "go with: foreword memory review PATH --promote PLACE"),
+        (["review", "--promote"], "needs a path"),
+        (["review", "none.md", "--promote"], "see: foreword memory review"),
+        (["review", "social/inbox/bob/x.md", "--promote", "--heading", " "], "--heading needs a text"),
+        (["review", "social/inbox/bob/x.md", "--promote", "social/PEOPLE.md"], "add to it with --heading TEXT"),
+        (["review", "social/inbox/bob/x.md", "--promote", "memories.json", "--heading", "x"], "leave --heading out"),
+        (["review", "social/inbox/bob/x.md", "--promote", "PEOPLE.md"], "write STORE/NAME.md"),
+    ],
+)
+def test_bad_review(say, folder, words, said):
+    """What cannot be promoted is refused with the remedy, and the entry stays."""
+    write_files(folder, {"memory/social/inbox/bob/x.md": "Rye.\n"})
+    answer = say("memory", *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert (folder / "memory/social/inbox/bob/x.md").exists()
 
 
 def test_reindex(say):

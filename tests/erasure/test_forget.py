@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from people import CONFIG, dump_rows, find_token, make_people, read_all, sentence
@@ -214,6 +215,31 @@ def test_a_memory_that_was_promoted(people):
     assert find_token(people.folder, "zebrabob") == []
     assert find_token(people.folder, "owltoken")
     assert not os.path.exists(os.path.join(people.folder, "memory/social/cat.md"))
+
+
+def test_a_memory_that_was_added_to_a_note(people):
+    """What the owner added to a note from their inbox goes, with its record; the rest of the note stays as it is."""
+    place = os.path.join(people.folder, "memory/social/NOTE.md")
+    write_files(people.folder, {"memory/social/NOTE.md": "# House\n\nThe owltoken is here.\n\n# Cats\n\nMany.\n"})
+    before = Path(place).read_text()
+    for text, heading in (("zebrabob81 is the name of the cat", "Cats"), ("zebrabob82 is\n\nthe dog", "House")):
+        path = people.remember("bob", text)
+        people.workspace.memory.promote(path, "social/NOTE.md", Trust.FULL, "alice", heading)
+    people.workspace.memory.search("cat name", Trust.FULL)
+    forget(people.house, "bob")
+    assert find_token(people.folder, "zebrabob") == []
+    assert Path(place).read_text() == before
+
+
+def test_tables_of_an_older_database(people):
+    """What a database that became the state has kept of them goes as well."""
+    for name in ("old_user_agent_prompt_customizations", "old_agent_long_term_memory", "agent_long_term_memory"):
+        people.do(lambda state, name=name: state.execute(f"CREATE TABLE {name} (user_id, text)"))
+        rows = [("bob", f"zebrabob of {name}"), ("carol", f"owltoken of {name}")]
+        people.do(lambda state, name=name, rows=rows: state.executemany(f"INSERT INTO {name} VALUES (?, ?)", rows))
+    forget(people.house, "bob")
+    assert find_token(people.folder, "zebrabob") == []
+    assert find_token(people.folder, "owltoken")
 
 
 def test_the_prompts_of_others_no_longer_show_their_memories(people):

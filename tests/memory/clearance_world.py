@@ -303,7 +303,7 @@ def promote(twin: Twin, case: Case) -> str:
     origin = LEAST.get(path.partition("/")[0], Trust.PUBLIC)
     target = case.store if LEAST.get(case.store, Trust.PUBLIC) >= origin else "private"
     place = "memories.json" if target == "facts" else f"{target}/P.md"
-    return twin.workspace.memory.promote(path, place, case.level, case.user)
+    return repr(twin.workspace.memory.promote(path, place, case.level, case.user))
 
 
 def save_note(twin: Twin, case: Case) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -127,21 +128,25 @@ def test_same_words(world: World) -> None:
         assert "there is no" in above
 
 
+CONFIRMED = re.compile(r"(?<=alice, )[0-9T:+-]+")  # when an entry is confirmed
+
+
 def speak(twin: Twin, case: Case, capsys: pytest.CaptureFixture[str]) -> str:
-    """Ask at the command line, and return all that it says; where the workspace lies is no part of that."""
+    """Ask at the command line, and return all that it says, without the place of the workspace and the clock."""
+    heading = ["--heading", "Notes"] if case.number % 3 else []
     actions = {
         "search": ["search", case.query or "x", "--limit", str(case.number)],
         "get": ["get", case.path or "x"],
         "list": ["list"],
         "read": ["review"],
-        "prompt": ["review", case.path or "x", "--promote", "private/P.md"],
+        "prompt": ["review", case.path or "x", "--promote", "private/P.md", *heading],
         "section": ["forget", case.path or "x"],
     }
     words = ["-w", str(twin.root), "memory", *actions[case.surface]]
     words += ["--user", case.user, "--situation", case.situation, "--store", case.store]
     code = main([*words, "--json"] if case.number % 2 else words)
     said = capsys.readouterr()
-    return f"{code}\n{said.out}\n{said.err}".replace(str(twin.root), "HERE")
+    return CONFIRMED.sub("NOW", f"{code}\n{said.out}\n{said.err}".replace(str(twin.root), "HERE"))
 
 
 def test_nothing_at_the_command_line(world: World, capsys: pytest.CaptureFixture[str]) -> None:

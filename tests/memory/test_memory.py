@@ -224,7 +224,7 @@ def test_forgotten(ws: Workspace) -> None:
 def test_promoted(ws: Workspace) -> None:
     """A promoted entry is the owner's word: it leaves the inbox and has no origin any more."""
     saved = ws.memory.save(note("The ferry leaves at noon."), "social")
-    assert ws.memory.promote(saved.path, "shared/FERRY.md", Trust.FULL, "alice") == "shared/FERRY.md"
+    assert ws.memory.promote(saved.path, "shared/FERRY.md", Trust.FULL, "alice").target == "shared/FERRY.md"
     (hit,) = ws.memory.search("ferry", Trust.FULL)
     assert (hit.path, hit.provenance) == ("shared/FERRY.md", None)
     assert list(ws.memory.entries(Trust.FULL)) == []

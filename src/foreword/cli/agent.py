@@ -21,7 +21,8 @@ ACTIONS = {
     "show": "[NAME]: print what is kept of one agent, or of all",
     "set": "NAME: keep a soul, an identity or both; an empty file takes it away",
     "relieve": "NAME: take away a responsibility that it has taken on while it ran, by its exact title",
-    "import": "FILE: take agents and instructions from a SQLite database of SPEC-010, of its old schema or its new one",
+    "import": "FILE: take agents, instructions and long-term memory from a SQLite database of SPEC-010, of its old "
+    "schema or its new one",
 }
 
 
@@ -109,24 +110,26 @@ def relieve(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
 
 
 def import_(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
-    """Take agents and instructions from another database."""
-    from foreword.store.legacy import import_database
+    """Take agents, instructions and long-term memory from another database."""
+    from foreword.store.legacy import NOTES, import_rows, read_rows
+    from foreword.store.long_term_memory import import_notes
     from foreword.store.state import use_state
 
     if not args.name:
         raise InputError("agent import needs a SQLite database\nsee: foreword agent --help")
+    config, rows = workspace.config, read_rows(args.name)
     with use_state(workspace.state) as state:
-        done = import_database(state, args.name)
+        done = import_rows(state, rows)
+    notes = import_notes(rows[NOTES], workspace.files.root, config, workspace.memory.now())
     left = f"; {done.kept:,} that were here already stayed as they are" if done.kept else ""
     off = f"; {count(done.inactive, 'customization')} that was off stayed off" if done.inactive else ""
-    said = f"imported: {count(done.agents, 'agent')}, {count(done.instructions, 'set')} of instructions"
-    config = workspace.config
+    entries = f", {notes.saved:,} {'entry' if notes.saved == 1 else 'entries'} of memory" if done.notes else ""
+    said = f"imported: {count(done.agents, 'agent')}, {count(done.instructions, 'set')} of instructions{entries}"
     warn_unknown("agents", [name for name in done.agent_names if name not in config.agents])
     warn_unknown("users", [name for name in done.user_names if name not in config.users])
-    if done.notes:
-        notes = count(done.notes, "note")
-        warn(f"{notes} of agent_long_term_memory not imported; save what should be remembered as files under memory/")
-    return make_plain(done), f"{said}{left}{off}"
+    for line in notes.list_lines():
+        warn(line)
+    return {**make_plain(done), "memory": make_plain(notes)}, f"{said}{left}{off}"
 
 
 def warn_unknown(kind: str, names: "list[str]") -> None:

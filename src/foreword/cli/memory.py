@@ -3,17 +3,18 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command, list_actions
 from foreword.cli.output import count, make_plain, print_json, print_text, warn, warn_of_names
 from foreword.cli.place import open_here
-from foreword.cli.turns import find_situation
+from foreword.cli.turns import find_situation, find_zone
 from foreword.errors import InputError, UnknownName, show_name
 
 if TYPE_CHECKING:
     from foreword.assembly import Assembly
-    from foreword.sources.provenance import Provenance
+    from foreword.memory import Entry, Promotion
     from foreword.workspace import Workspace
 
 RESULTS = 20  # passages of one search
@@ -22,9 +23,10 @@ ACTIONS = {
     "search": "QUERY: find passages, each with its price and how to read on",
     "get": "PATH: read a memory, or lines of it (--from, --lines)",
     "list": "what can be loaded, each with its price",
-    "save": "TEXT: keep something; with --store, for more people",
+    "save": "TEXT: keep something; with --store, for more people; the owner's own needs no review",
     "forget": "PATH: remove a memory from files, index and recorded prompts",
-    "review": "[PATH]: what agents saved and nobody has looked at; --promote moves one out of the inbox",
+    "review": "[PATH]: what waits for review, with author, place, date and the change that promoting it makes; "
+    "--promote makes it",
     "reindex": "build the search index anew",
 }
 
@@ -42,7 +44,15 @@ def add_options(parser: ArgumentParser) -> None:
     what.add_argument("--limit", metavar="N", type=int, default=5, help="how many passages; else 5")
     what.add_argument("--from", metavar="LINE", dest="first", type=int, default=1, help="the first line to read")
     what.add_argument("--lines", metavar="N", type=int, help="how many lines to read")
-    what.add_argument("--promote", metavar="PLACE", help="with review PATH: STORE/NAME.md, or memories.json for a fact")
+    what.add_argument(
+        "--promote",
+        metavar="PLACE",
+        nargs="?",
+        const="",
+        help="with review PATH: STORE/NAME.md, or memories.json for a fact; else the place that review suggests",
+    )
+    what.add_argument("--heading", metavar="TEXT", help="with --promote: add it to the note under this heading")
+    what.add_argument("--dry-run", action="store_true", help="with --promote: show the change, and make none")
 
 
 def run(args: Namespace) -> int:
@@ -146,7 +156,7 @@ def show_menu(args: Namespace, workspace: "Workspace") -> object:
 
 
 def save(args: Namespace, workspace: "Workspace") -> object:
-    """Keep something; who types at the shell has confirmed the store that they name."""
+    """Keep something; who types at the shell has confirmed the store that they name, and the owner has reviewed it."""
     from foreword.memory import Note
     from foreword.tools import Answer
 
@@ -164,7 +174,7 @@ def save(args: Namespace, workspace: "Workspace") -> object:
         time=memory.now(),
         confirmed=user if memory.is_below(store, level) else "",
     )
-    saved = memory.save(said, store)
+    saved = memory.save_own(said, store) if memory.may_promote(user, level) else memory.save(said, store)
     note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=store, count=int(not saved.known)))
     return f"known already: {saved.path}" if saved.known else f"saved: {saved.path}"
 
@@ -185,28 +195,84 @@ def forget(args: Namespace, workspace: "Workspace") -> object:
 
 
 def review(args: Namespace, workspace: "Workspace") -> object:
-    """Show what waits for review, or promote one entry."""
-    from foreword.tools import Answer
-
+    """Show what waits for review and the change that promoting it would make, or promote one entry."""
     assembly = stand_in(args, workspace)
-    if args.promote:
-        level, person = assembly.clearance.level, assembly.turn.user
-        place = workspace.memory.promote(take(args, "a path"), args.promote, level, person)
-        note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=place.partition("/")[0], count=1))
-        return f"promoted: {place}"
-    wanted = " ".join(args.words)
+    if args.promote is None and (args.heading is not None or args.dry_run):
+        raise InputError("--heading and --dry-run go with: foreword memory review PATH --promote PLACE")
+    if args.heading is not None and not args.heading.strip():
+        raise InputError('--heading needs a text, as in: --heading "The house"')
+    wanted = take(args, "a path") if args.promote is not None else " ".join(args.words)
     entries = [entry for entry in workspace.memory.entries(assembly.clearance.level) if wanted in ("", entry.path)]
     if wanted and not entries:
         raise InputError(f"there is no entry {show_name(wanted)} that waits for review; see: foreword memory review")
+    if args.promote is not None:
+        return promote(args, workspace, assembly, entries[0])
+    changes = [(entry, *plan(entry, workspace, assembly)) for entry in entries]
     if args.json:
-        return [make_plain(entry) for entry in entries]
-    blocks = [f"{entry.path}\n({show_origin(entry.provenance)})\n{entry.text}" for entry in entries]
+        return [{**make_plain(entry), **describe_change(change, problem)} for entry, change, problem in changes]
+    zone = find_zone(assembly.turn.user, workspace.config)
+    blocks = [show_entry(entry, zone, change, problem) for entry, change, problem in changes]
     return "\n\n".join(blocks) or "nothing waits for review"
 
 
-def show_origin(origin: "Provenance") -> str:
-    """Show where an entry comes from, and where it is to be."""
-    return f"{origin}; meant for {origin.wanted}" if origin.wanted else str(origin)
+def promote(args: Namespace, workspace: "Workspace", assembly: "Assembly", entry: "Entry") -> object:
+    """Promote an entry, or show the change that this would make."""
+    from foreword.tools import Answer
+
+    memory, level, person = workspace.memory, assembly.clearance.level, assembly.turn.user
+    target = args.promote or memory.suggest_place(entry)
+    work = memory.preview if args.dry_run else memory.promote
+    change = work(entry.path, target, level, person, args.heading or "")
+    if not args.dry_run:
+        store = change.target.partition("/")[0]
+        note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=store, count=1))
+    said = f"{'would be promoted' if args.dry_run else 'promoted'}: {change.target}"
+    if args.json:
+        return {"text": said, **make_plain(entry), **describe_change(change, ""), "dry_run": args.dry_run}
+    return f"{said}\n\n{change.diff}"
+
+
+def plan(entry: "Entry", workspace: "Workspace", assembly: "Assembly") -> "tuple[Promotion | None, str]":
+    """Plan the promotion of an entry to the place that is suggested, or say why there is none."""
+    memory, level, person = workspace.memory, assembly.clearance.level, assembly.turn.user
+    if not memory.may_promote(person, level):
+        return None, "only the owner promotes it, in a private conversation"
+    try:
+        return memory.preview(entry.path, memory.suggest_place(entry), level, person), ""
+    except InputError as error:
+        return None, str(error)
+
+
+def describe_change(change: "Promotion | None", problem: str) -> dict[str, object]:
+    """Describe for programs what promoting an entry changes."""
+    return {
+        "target": change.target if change else None,
+        "diff": change.diff if change else None,
+        "problem": problem or None,
+    }
+
+
+def show_entry(entry: "Entry", zone: tzinfo, change: "Promotion | None", problem: str) -> str:
+    """Show an entry with its author, place and date, and what promoting it changes."""
+    origin = entry.provenance
+    clearance = f", at {origin.clearance}" if origin.clearance else ""
+    place = ", ".join(filter(None, (origin.channel, origin.session and f"session {origin.session}")))
+    lines = [entry.path, f"author: {origin.author}{clearance}", f"place: {place or 'unknown'}"]
+    lines.append(f"date: {show_date(origin.time, zone) or 'unknown'}")
+    lines += [f"meant for: {origin.wanted}"] if origin.wanted else []
+    if change is None:
+        return "\n".join([*lines, "", entry.text, "", f"no change to show: {problem}"])
+    hint = f"make this change: foreword memory review {entry.path} --promote"
+    return "\n".join([*lines, "", change.diff, "", hint])
+
+
+def show_date(text: str, zone: tzinfo) -> str:
+    """Show when an entry was saved, in the reader's zone, or the text itself if it is no time."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return f"{moment.astimezone(zone) if moment.tzinfo else moment:%Y-%m-%d %H:%M}"
 
 
 def reindex(_: Namespace, workspace: "Workspace") -> object:
@@ -232,7 +298,7 @@ COMMAND = Command(
         'foreword memory search "When is Carol\'s birthday?"',
         "foreword memory get social/PEOPLE.md --from 2 --lines 3",
         "foreword memory save Bob likes rye bread --store social",
-        "foreword memory review private/inbox/alice/ENTRY.md --promote shared/HOUSE.md",
+        'foreword memory review social/inbox/bob/ENTRY.md --promote shared/HOUSE.md --heading "The boiler"',
         "foreword memory search --user bob --situation group boiler",
     ),
     add_options=add_options,

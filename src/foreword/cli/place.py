@@ -45,12 +45,16 @@ def open_here(args: Namespace) -> "Workspace":
 
 def open_folder(folder: str) -> "Workspace":
     """Open the workspace in a folder."""
+    from foreword.cli.output import warn
     from foreword.workspace import open_workspace
 
     try:
-        return open_workspace(folder)
+        workspace = open_workspace(folder)
     except ConfigError as error:
         raise see_from_here(error, folder) from None
+    for notice in workspace.notices:
+        warn(notice)
+    return workspace
 
 
 def see_from_here(error: ConfigError, folder: str) -> ConfigError:

@@ -12,9 +12,10 @@ from foreword.erasure.knowing import LOGGED
 from foreword.erasure.ledgered import Ledgers
 from foreword.erasure.logged import Events, Prompts, Sections, Sums
 from foreword.erasure.person import NAMES
-from foreword.erasure.remembered import Entries, Facts, Indexed, Retold
+from foreword.erasure.remembered import Additions, Entries, Facts, Indexed, Retold
 from foreword.erasure.room import Quotes, RoomLines, Summaries
 from foreword.erasure.rows import Rows
+from foreword.store.legacy import NOTES
 
 IN_STATE, IN_PURSE = ".foreword/state.sqlite", ".foreword/budgets.sqlite"
 TRACES = "(SELECT id FROM theirs WHERE kind = 'trace')"
@@ -38,6 +39,11 @@ def keep(name: str, table: str, mine: str, *, trust: str = "0", given: str = "",
     """Name rows of the state."""
     claims = tuple(f"state.{table}.{column}" for column in columns.split())
     return Rows(name=name, base=STATE, where=IN_STATE, table=table, mine=mine, trust=trust, given=given, claims=claims)
+
+
+def keep_old(table: str) -> Rows:
+    """Name rows of a database that became the state, which keeps its tables."""
+    return Rows(name=table, base=STATE, where=IN_STATE, table=table, mine=MINE, trust="3", optional=True)
 
 
 def spend(name: str, table: str) -> Rows:
@@ -82,10 +88,14 @@ HOLDINGS: tuple[Holding, ...] = (
     keep("schedules", "schedules", MINE, trust="clearance"),
     keep("profiles", "profiles", MINE, trust="clearance"),
     keep("instructions", "user_agent_prompt_customizations", MINE, trust="clearance"),
+    keep_old("old_user_agent_prompt_customizations"),
+    keep_old(f"old_{NOTES}"),
+    keep_old(NOTES),
     keep("turns", "turns", f"id IN {TURNS} OR {MINE}", trust=AT.format("turns.session_id")),
     keep("sessions", "sessions", MINE, trust="clearance", columns="id user_id parent"),
     Archives(),
     Facts(),
+    Additions(),
     Entries(),
     Indexed(),
     spend("money spent", "budget_spent"),

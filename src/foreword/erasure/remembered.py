@@ -13,6 +13,7 @@ from foreword.erasure.rewriting import rewrite
 from foreword.frozen import frozen
 from foreword.memory.facts import PATIENCE, claim
 from foreword.memory.index import Damaged
+from foreword.memory.notes import edit_note, list_added, remove_added
 from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
@@ -84,19 +85,58 @@ def read_kept(root: str, names: Collection[str]) -> list[str]:
     """Read the words of everything that is remembered of somebody."""
     files = Files(root)
     found = (files.read(path) for path in list_entries(root, names))
-    return [*(one.body for one in found if isinstance(one, Document)), *(text for _, text in list_facts(root, names))]
+    bodies = [one.body for one in found if isinstance(one, Document)]
+    added = [text for _, text in list_additions(root, names) if text]
+    return [*bodies, *(text for _, text in list_facts(root, names)), *added]
 
 
 def read_others(root: str, names: Collection[str]) -> Iterator[str]:
     """Read what is remembered otherwise: of other people, or written by hand."""
     own = frozenset(list_entries(root, names))
-    return (read_whole(os.path.join(root, path)) for path in list_memories(root) if path not in own)
+    texts = (read_whole(os.path.join(root, path)) for path in list_memories(root) if path not in own)
+    return (remove_added(text, names) for text in texts)
 
 
 def read_whole(place: str) -> str:
     """Read a file as it is."""
     with open(place, encoding="utf-8", errors="replace", newline="") as file:
         return file.read()
+
+
+@frozen(eq=True)
+class Additions:
+    """Texts that were promoted from an entry of theirs and added to a note of the owner's."""
+
+    name: str = "texts added to notes"
+    base: str = DISK
+    where: str = "memory/"
+    claims: tuple[str, ...] = ()
+
+    def find(self, bases: Bases, person: Person) -> int:
+        """Count them."""
+        return sum(1 for _ in list_additions(bases.root, person.names))
+
+    def give(self, bases: Bases, person: Person) -> Iterator[Given]:
+        """Give each, at the trust of its store; a text that was edited since is the owner's by now."""
+        for path, text in list_additions(bases.root, person.names):
+            store = bases.config.stores.get(path.split("/")[1])
+            if text:
+                yield Given(row={"path": path, "text": text}, trust=store.trust if store else Trust.FULL)
+
+    def forget(self, bases: Bases, person: Person) -> int:
+        """Take them out of the notes, with what these record about them; the rest of a note stays as it is."""
+        found = [path for path, _ in list_additions(bases.root, person.names)]
+        for path in dict.fromkeys(found):
+            edit_note(bases.root, path, lambda text: remove_added(text, person.names))
+        return len(found)
+
+
+def list_additions(root: str, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """List the texts of somebody that were added to notes, each with the file; an edited text is empty."""
+    for path in list_memories(root):
+        if path.endswith(".md") and not find_author(path):
+            added = list_added(read_whole(os.path.join(root, path)))
+            yield from ((path, one.text) for one in added if one.author in names)
 
 
 @frozen(eq=True)

@@ -3,6 +3,7 @@
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from sqlite3 import Connection
 from typing import Any
 
 from foreword.erasure.holding import Bases, Given
@@ -10,6 +11,7 @@ from foreword.erasure.person import Person
 from foreword.frozen import frozen
 from foreword.words import Trust
 
+HAS_USER = "SELECT 1 FROM pragma_table_info(?) WHERE name = 'user_id'"
 SECRET = frozenset({"hash", "lease_owner", "lease_until"})  # what lets one in, and which process worked on it
 
 
@@ -28,10 +30,19 @@ class Rows:
     trust: str = "0"
     """At which clearance a row was learned, as SQL."""
     claims: tuple[str, ...] = ()
+    optional: bool = False
+    """Whether the table is that of another database which became the state, so that most states lack it."""
+
+    def _find_base(self, bases: Bases) -> Connection | None:
+        """Find the base, unless it lacks the table."""
+        base = bases.get(self.base)
+        if base is None or not self.optional:
+            return base
+        return base if base.execute(HAS_USER, (self.table,)).fetchone() else None
 
     def find(self, bases: Bases, person: Person) -> int:
         """Count their rows."""
-        base = bases.get(self.base)
+        base = self._find_base(bases)
         if base is None:
             return 0
         (count,) = base.execute(f"SELECT count(*) FROM {self.table} WHERE {self.mine}", values(person)).fetchone()
@@ -39,7 +50,7 @@ class Rows:
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:
         """Give their rows, without what lets one in."""
-        base = bases.get(self.base)
+        base = self._find_base(bases)
         if base is None:
             return
         where = f"({self.mine}) AND ({self.given})" if self.given else self.mine
@@ -51,7 +62,7 @@ class Rows:
 
     def forget(self, bases: Bases, person: Person) -> int:
         """Remove their rows."""
-        base = bases.get(self.base)
+        base = self._find_base(bases)
         return base.execute(f"DELETE FROM {self.table} WHERE {self.mine}", values(person)).rowcount if base else 0
 
 

@@ -10,6 +10,7 @@ from foreword.erasure.holding import Bases
 from foreword.erasure.person import Person
 from foreword.erasure.remembered import list_entries, list_memories, read_whole
 from foreword.events.forgetting import ASIDE, list_names
+from foreword.memory.notes import remove_added
 from foreword.sources.provenance import find_author
 
 CONFIG = "foreword.yaml"
@@ -69,6 +70,6 @@ def list_written(bases: Bases, person: Person) -> Iterator[str]:
     if os.path.isfile(os.path.join(bases.root, "MEMORY.md")):
         paths.append("MEMORY.md")
     for path in paths:
-        text = read_whole(os.path.join(bases.root, path))
+        text = remove_added(read_whole(os.path.join(bases.root, path)), person.names)
         if blotter.wipe(text) != text:
             yield f"{path} was written by hand and repeats words of theirs; edit it there"

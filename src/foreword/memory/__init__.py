@@ -2,7 +2,8 @@
 
 from foreword.memory.entry import Note
 from foreword.memory.memory import Entry, Hit, Memory, Saved
+from foreword.memory.notes import Promotion
 from foreword.memory.upkeep import Stock
 from foreword.sources.provenance import Provenance
 
-__all__ = ["Entry", "Hit", "Memory", "Note", "Provenance", "Saved", "Stock"]
+__all__ = ["Entry", "Hit", "Memory", "Note", "Promotion", "Provenance", "Saved", "Stock"]

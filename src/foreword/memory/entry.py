@@ -53,13 +53,22 @@ def check_text(text: str) -> str:
     return clean
 
 
-def find_places(store: str, note: Note) -> Iterator[str]:
-    """Find the path of an entry, and another where that one is taken by what its text has become since."""
+def find_places(store: str, note: Note, folder: str = "") -> Iterator[str]:
+    """Find the path of an entry, and another where that one is taken by what its text has become since.
+
+    The folder in the store is the author's inbox unless another is named.
+    """
     author = NOBODY if judge_name(note.author) else note.author
+    for name in list_names(note):
+        yield f"memory/{store}/{folder or f'{INBOX}/{author}'}/{name}"
+
+
+def list_names(note: Note) -> Iterator[str]:
+    """List the names that the file of a note may have, the usual one first: its date and a hash of its text."""
     moment = note.time.astimezone(UTC)
     mark = sha256(note.text.encode()).hexdigest()[:12]
     for form in ("%Y%m%d", "%Y%m%dT%H%M%S%f"):
-        yield f"memory/{store}/{INBOX}/{author}/{moment.strftime(form)}-{mark}.md"
+        yield f"{moment.strftime(form)}-{mark}.md"
 
 
 def write_note(note: Note) -> str:

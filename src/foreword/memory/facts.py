@@ -19,21 +19,13 @@ STALE = 60.0  # seconds after which nobody is writing a draft any more
 PAUSE = 0.01
 
 
-def add_fact(files: Files, entry: Confirmed, patience: float = PATIENCE) -> None:
-    """Add a fact to the file, with whose words it was and who confirmed it; one that is there is not added again."""
-    fact = one_line(entry.text)
-    if len(fact) > LONGEST:
-        raise InputError(f"a fact has at most {LONGEST} characters, and this one has {len(fact)}; promote it to a file")
+def add_fact(files: Files, entry: Confirmed, patience: float = PATIENCE) -> tuple[str | None, str]:
+    """Add a fact to the file, with its author and who confirmed it; returns the file's text before and after."""
     place = files.locate(FACTS)
-    if os.path.islink(place):
-        raise InputError(f"{FACTS} is a link, which is not written through; nothing was changed")
     try:
         with claim(f"{place}.new", patience) as file:
-            held, facts = read_file(Files(files.root))  # as it is now, whoever wrote it last
-            if fact in map(one_line, facts):
-                raise InputError(f"{FACTS} has this fact already")
-            held.append({"text": fact, **list_fields(entry)})
-            json.dump(held, file, ensure_ascii=False, indent=2)
+            before, after = plan_fact(files, entry)
+            file.write(after)
             file.flush()
             os.fsync(file.fileno())
             if os.path.exists(place):
@@ -41,6 +33,23 @@ def add_fact(files: Files, entry: Confirmed, patience: float = PATIENCE) -> None
             os.replace(file.name, place)
     except OSError as error:
         raise InputError(f"{FACTS} cannot be written: {error.strerror or error}; nothing was changed") from None
+    return before, after
+
+
+def plan_fact(files: Files, entry: Confirmed) -> tuple[str | None, str]:
+    """Return the text of the file as it is now, and with a fact added to it; a fact that it has is refused."""
+    fact = one_line(entry.text)
+    if len(fact) > LONGEST:
+        raise InputError(f"a fact has at most {LONGEST} characters, and this one has {len(fact)}; promote it to a file")
+    if os.path.islink(files.locate(FACTS)):
+        raise InputError(f"{FACTS} is a link, which is not written through; nothing was changed")
+    current = Files(files.root)
+    held, facts = read_file(current)
+    if fact in map(one_line, facts):
+        raise InputError(f"{FACTS} has this fact already; forget the entry instead: foreword memory forget PATH")
+    text = current.read_text(FACTS)
+    held.append({"text": fact, **list_fields(entry)})
+    return (text if isinstance(text, str) else None), json.dumps(held, ensure_ascii=False, indent=2)
 
 
 @contextmanager
@@ -58,7 +67,8 @@ def claim(draft: str, patience: float = PATIENCE) -> Iterator[TextIO]:
                     os.unlink(draft)
                     continue
             if time.monotonic() > end:
-                raise InputError(f"{FACTS} is being written by another process; if not, remove {FACTS}.new") from None
+                name = os.path.basename(draft).removesuffix(".new")
+                raise InputError(f"{name} is being written by another process; if not, remove {name}.new") from None
             time.sleep(PAUSE)
     with file:
         try:

@@ -21,8 +21,9 @@ from foreword.memory.entry import (
     write_file,
     write_note,
 )
-from foreword.memory.facts import add_fact
+from foreword.memory.facts import add_fact, plan_fact
 from foreword.memory.index import Index
+from foreword.memory.notes import NOTES, Promotion, add_text, check_heading, edit_note, read_note
 from foreword.memory.rank import STOP, Question, Ranked, rank, read_question
 from foreword.memory.snippet import Snippet, find_snippet
 from foreword.memory.sqlite_index import SqliteIndex
@@ -233,14 +234,39 @@ class Memory:
             raise InputError(f"there is no store {store!r}")
         if self.is_below(store, note.clearance) and not note.confirmed:
             raise Forbidden(f"{store} has more readers than {note.clearance}; a person has to confirm that")
+        clean = replace(note, text=text)
+        return self._save(store, text, find_places(store, clean), write_note(clean))
+
+    def save_own(self, note: Note, store: str) -> Saved:
+        """Save a note of the owner's own hand, which needs no review; the very same text is not saved twice."""
+        text = check_text(note.text)
+        if store not in self._stores:
+            raise InputError(f"there is no store {store!r}")
+        if not self.may_promote(note.author, note.clearance):
+            raise Forbidden("only the owner, at full trust, saves what needs no review")
+        clean = replace(note, text=text)
+        origin = Provenance(
+            author=note.author,
+            clearance=str(note.clearance),
+            channel=note.channel,
+            session=note.session,
+            time=write_time(note.time),
+        )
+        written = write_confirmed(Confirmed(text=text, origin=origin, by=self._write_confirmation(note.author)))
+        return self._save(store, text, find_places(store, clean, NOTES), written, reviewed=True)
+
+    def _save(self, store: str, text: str, places: Iterable[str], written: str, *, reviewed: bool = False) -> Saved:
+        """Write a file of a store in the first place that is free, unless the store has the text already.
+
+        What is reviewed is compared with what is reviewed alone: an entry that waits is not the owner's word yet.
+        """
         with self._upkeep.lock:
             self._files.refresh(now=True)
             for path in self._upkeep.list(store):
-                if self._says(path, text):
+                if not (reviewed and find_author(path)) and self._says(path, text):
                     return Saved(path=path.removeprefix("memory/"), store=store, known=True)
-            clean = replace(note, text=text)
-            for path in find_places(store, clean):
-                new = write_file(self._files.root, path, write_note(clean))
+            for path in places:
+                new = write_file(self._files.root, path, written)
                 self._upkeep.see(store)
                 if new or self._says(path, text):  # another process may have saved the very same by now
                     return Saved(path=path.removeprefix("memory/"), store=store, known=not new)
@@ -263,6 +289,18 @@ class Memory:
                 document = self._files.read(path)
                 origin = find_provenance(path, document) if isinstance(document, Document) else None
                 if origin and isinstance(document, Document):
+                    found.append(Entry(path=path.removeprefix("memory/"), text=document.body, provenance=origin))
+        return iter(sorted(found, key=lambda entry: (entry.provenance.time, entry.path), reverse=True))
+
+    def find_notes(self, author: str, clearance: Trust) -> Iterator["Entry"]:
+        """Find what somebody saved and the owner has reviewed, among the notes without a name, the newest first."""
+        self._files.refresh(now=True)
+        found: list[Entry] = []
+        for store in self.open_to(clearance):
+            for path in self._upkeep.list(store):
+                document = self._files.read(path) if path.startswith(f"memory/{store}/{NOTES}/") else None
+                if isinstance(document, Document) and document.field("author") == author:
+                    origin = Provenance(author=author, time=one_line(document.field("time")))
                     found.append(Entry(path=path.removeprefix("memory/"), text=document.body, provenance=origin))
         return iter(sorted(found, key=lambda entry: (entry.provenance.time, entry.path), reverse=True))
 
@@ -312,36 +350,75 @@ class Memory:
             self._upkeep.see(store)
         return document.body if isinstance(document, Document) else ""
 
-    def promote(self, path: str, target: str, clearance: Trust, person: str) -> str:
+    def promote(self, path: str, target: str, clearance: Trust, person: str, heading: str = "") -> Promotion:
         """Move an entry out of its inbox, as the owner's word from then on, which only the owner can make it.
 
-        Who confirmed it, and when, stands with it.
+        With a heading it is added to a note that may exist. The file says who wrote it, who confirmed it, and when.
         """
+        entry = self._find_waiting(path, clearance, person)
+        store, before, after = self._settle(target, heading, entry)
+        self._remove(f"memory/{path}")
+        self._upkeep.see(store, path.partition("/")[0])
+        return Promotion(path=path, target=target, before=before, after=after)
+
+    def preview(self, path: str, target: str, clearance: Trust, person: str, heading: str = "") -> Promotion:
+        """Return the change that a promotion would make, and write nothing."""
+        entry = self._find_waiting(path, clearance, person)
+        before, after = self._plan(target, heading, entry)
+        return Promotion(path=path, target=target, before=before, after=after)
+
+    def suggest_place(self, entry: "Entry") -> str:
+        """Suggest where an entry could be promoted to: a note in the store that it is meant for, else in its own."""
+        store = entry.provenance.wanted if entry.provenance.wanted in self._stores else entry.path.partition("/")[0]
+        return f"{store}/{NOTES}/{entry.path.rpartition('/')[2]}"
+
+    def may_promote(self, person: str, clearance: Trust) -> bool:
+        """Whether a person makes words the owner's: nobody but the owner, at full trust."""
+        return bool(person) and person == self._owner and clearance is Trust.FULL
+
+    def _write_confirmation(self, person: str) -> str:
+        return f"{person}, {write_time(self.now())}"
+
+    def _find_waiting(self, path: str, clearance: Trust, person: str) -> Confirmed:
+        """Find an entry that waits for review, as what it becomes once a person has confirmed it."""
         self._files.refresh(now=True)
-        inbox, place = path.partition("/")[0], f"memory/{path}"
-        owned = person == self._owner and clearance is Trust.FULL
-        document = self._files.read(place) if owned and place in self._list_for(inbox, clearance) else None
+        store, place = path.partition("/")[0], f"memory/{path}"
+        may = self.may_promote(person, clearance)
+        document = self._files.read(place) if may and place in self._list_for(store, clearance) else None
         origin = find_provenance(place, document) if isinstance(document, Document) else None
         if not isinstance(document, Document) or origin is None:
             raise InputError(f"there is no entry {show_name(path)} that waits for review")
-        confirmed = f"{person}, {self.now().astimezone(UTC).isoformat(timespec='seconds')}"
-        store = self._settle(target, Confirmed(text=document.body, origin=origin, by=confirmed))
-        self._remove(place)
-        self._upkeep.see(store, inbox)
-        return target
+        return Confirmed(text=document.body, origin=origin, by=self._write_confirmation(person))
 
-    def _settle(self, target: str, entry: Confirmed) -> str:
-        """Write what was promoted, as a file of a store or as one of the facts, and name the store."""
+    def _plan(self, target: str, heading: str, entry: Confirmed) -> tuple[str | None, str]:
+        """Return the text of a file before and after an entry is promoted to it; None before for a new file."""
         if target == FACTS and not self._upkeep.is_listed(FACTS):
-            add_fact(self._files, entry)
-            return FACT_STORE
+            if heading:
+                raise InputError(f"{FACTS} has no headings; leave --heading out")
+            return plan_fact(self._files, entry)
         store, _, name = normalize_name(target).partition("/")
-        fits = store in self._stores and not judge_name(name) and name.endswith(".md")
+        fits = store in self._stores and not judge_name(name.removeprefix(f"{NOTES}/")) and name.endswith(".md")
         if not fits or self._upkeep.is_listed(f"memory/{target}"):
             raise InputError(f"{target} is no place for a memory; write STORE/NAME.md, or {FACTS} for a short fact")
-        if not write_file(self._files.root, f"memory/{target}", write_confirmed(entry)):
-            raise InputError(f"memory/{target} is there already; choose another name")
-        return store
+        title, before = check_heading(heading) if heading else "", read_note(self._files.root, f"memory/{target}")
+        if before is None:
+            return None, add_text("", f"memory/{target}", title, entry) if title else write_confirmed(entry)
+        if not heading:
+            raise InputError(f"memory/{target} is there already; add to it with --heading TEXT, or choose another name")
+        return before, add_text(before, f"memory/{target}", title, entry)
+
+    def _settle(self, target: str, heading: str, entry: Confirmed) -> tuple[str, str | None, str]:
+        """Write what was promoted; returns the store, and the text of the file before and after."""
+        before, after = self._plan(target, heading, entry)
+        if target == FACTS:
+            return (FACT_STORE, *add_fact(self._files, entry))
+        store, path = normalize_name(target).partition("/")[0], f"memory/{target}"
+        if before is not None:
+            title = check_heading(heading)
+            return (store, *edit_note(self._files.root, path, lambda text: add_text(text, path, title, entry)))
+        if not write_file(self._files.root, path, after):
+            raise InputError(f"{path} was made meanwhile; nothing was written; try again")
+        return store, None, after
 
     def _remove(self, place: str) -> None:
         try:
@@ -396,6 +473,11 @@ def index_documents(documents: Iterable[Document]) -> Index:
         for document in documents:
             index.put(PASSING, document.path, ("", document.sha256), split_items(document.body))
     return index
+
+
+def write_time(moment: datetime) -> str:
+    """Write a moment as front matter has it."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def digest(text: str) -> str:

@@ -1,13 +1,14 @@
 """The tables of SPEC-010 as they were before it, and how their rows become those of today: nothing that counts is lost.
 
 An agent had a `system_prompt`. A person had several customizations of one agent, each JSON with a type and a priority;
-they were in force from the lowest priority up, and that is the order in which they become one text.
+they were in force from the lowest priority up, and that is the order in which they become one text. Long-term memory
+becomes entries: `long_term_memory.py`.
 """
 
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -22,6 +23,7 @@ TABLES = {
     AGENTS: "SELECT * FROM agent_configurations ORDER BY rowid",
     CUSTOMIZATIONS: "SELECT * FROM user_agent_prompt_customizations ORDER BY rowid",
     NOTES: "SELECT * FROM agent_long_term_memory ORDER BY rowid",
+    f"old_{NOTES}": "SELECT * FROM old_agent_long_term_memory ORDER BY rowid",
 }
 NAMES = ("agent_name", "name")  # what the column of an agent's name may be called
 ADD_AGENT = (
@@ -51,12 +53,16 @@ class Imported:
     user_names: tuple[str, ...] = ()
     """The people whose instructions were found."""
     notes: int = 0
-    """Rows of long-term memory, which are not imported."""
+    """Rows of long-term memory, which become entries of memory and not rows of the state."""
 
 
 def import_database(state: sqlite3.Connection, path: str) -> Imported:
     """Take agents and instructions from a database of the old schema, or of today's; all of them or none."""
-    rows = read_rows(path)
+    return import_rows(state, read_rows(path))
+
+
+def import_rows(state: sqlite3.Connection, rows: Mapping[str, Sequence[Row]]) -> Imported:
+    """Take agents and instructions from the rows of a database; all of them or none."""
     agents, instructions = convert_agents(rows[AGENTS]), merge_customizations(rows[CUSTOMIZATIONS])
     now = stamp()
     state.execute("BEGIN IMMEDIATE")
@@ -80,9 +86,13 @@ def import_database(state: sqlite3.Connection, path: str) -> Imported:
 
 
 def read_rows(path: str) -> dict[str, list[Row]]:
-    """Read a database that is only read; it must have agents or customizations."""
+    """Read a database that is only read; it must have agents, customizations or long-term memory.
+
+    In a state that was such a database, long-term memory that was imported has the name old_….
+    """
+    wanted = f"{AGENTS}, {CUSTOMIZATIONS} or {NOTES}"
     if not os.path.isfile(path):
-        raise InputError(f"{path} is no file; name a SQLite database with the table {AGENTS} or {CUSTOMIZATIONS}")
+        raise InputError(f"{path} is no file; name a SQLite database with the table {wanted}")
     found: dict[str, list[Row]] = {name: [] for name in TABLES}
     try:
         with closing(sqlite3.connect(f"file:{quote_path(path)}?mode=ro", uri=True)) as old:
@@ -93,8 +103,9 @@ def read_rows(path: str) -> dict[str, list[Row]]:
                 found[name] = [dict(row) for row in old.execute(TABLES[name])]
     except sqlite3.Error as error:
         raise InputError(f"{path} cannot be read as a SQLite database: {error}") from None
-    if not names & {AGENTS, CUSTOMIZATIONS}:
-        raise InputError(f"{path} has neither a table {AGENTS} nor {CUSTOMIZATIONS}")
+    if not names & found.keys():
+        raise InputError(f"{path} has no table {wanted}")
+    found[NOTES] += found.pop(f"old_{NOTES}")
     return found
 
 

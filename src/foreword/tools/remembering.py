@@ -173,7 +173,8 @@ class Remembering:
     def read(self, _: Mapping[str, Any]) -> Answer:
         """Show the facts of the speaking person, and their whole instructions where nobody else reads them."""
         turn = self._assembly.turn
-        entries = list(self._memory.find_own(turn.user, self._level)) if turn.user else []
+        waiting = list(self._memory.find_own(turn.user, self._level)) if turn.user else []
+        entries = [*waiting, *(self._memory.find_notes(turn.user, self._level) if turn.user else ())]
         lines = [f"- {one_line(entry.text)} ({entry.path})" for entry in entries]
         facts = "\n".join(self._cut(lines, "more is found with memory_search"))
         facts = facts or "Nothing was saved for this person yet."

@@ -1,0 +1,271 @@
+"""Notes: the Markdown files of a store that people edit. A promoted entry becomes one, or is added under a heading.
+
+A file that an entry was added to records whose words they were and who confirmed them in an HTML comment at its
+beginning. Comments there are never part of a prompt, a search or a reading.
+"""
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import unified_diff
+from hashlib import sha256
+from html import unescape
+
+from foreword.errors import InputError
+from foreword.frozen import frozen
+from foreword.memory.chunk import FENCE, HEADING
+from foreword.memory.entry import Confirmed, list_fields
+from foreword.memory.facts import claim
+from foreword.sources.document import escape_attribute, normalise, one_line, parse_document
+
+NOTES = "notes"  # the folder of a store for notes that have no name of their own
+MAX_HEADING_CHARS = 200
+BREAKS = ("\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
+LINE = re.compile("[^\n\r\x0b\x0c\x85\u2028\u2029]*(?:\r\n|[\n\r\x0b\x0c\x85\u2028\u2029])|.+", re.DOTALL)
+BOM = "\ufeff"
+ORIGIN = ("author", "clearance", "channel", "session", "time", "confirmed")  # fields of a promoted entry
+RECORD = re.compile(r"<!-- promoted: (.*) -->")
+FIELD = re.compile(r'(\w+)="([^"]*)"')
+
+
+@frozen(eq=True)
+class Promotion:
+    """The change that promoting an entry makes to a file."""
+
+    path: str
+    """The entry, which is removed."""
+    target: str
+    """The file: STORE/NAME.md, or the file of the facts."""
+    before: str | None
+    """The text of the file as it was; None for a new file."""
+    after: str
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff."""
+        name = self.target if "/" not in self.target else f"memory/{self.target}"
+        old, new = (normalise(text).split("\n") for text in (self.before or "", self.after))
+        ends = ("/dev/null" if self.before is None else name, name)
+        if self.before is None:
+            old = []
+        lines = unified_diff(drop_last(old), drop_last(new), *ends, lineterm="")
+        return "\n".join(lines)
+
+
+@frozen(eq=True)
+class Added:
+    """A text that was added to a note, and what the note records about it."""
+
+    author: str
+    record: int
+    """The line of the comment, counted from 0."""
+    first: int
+    last: int
+    """The lines of the text, end exclusive; both 0 where somebody has edited it since."""
+    text: str = ""
+    mark: str = ""
+
+
+def drop_last(lines: list[str]) -> list[str]:
+    """Drop the empty text after the last line break."""
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def mark_text(text: str) -> str:
+    """Return the short hash by which a text is recognised, as in the name of an entry's file."""
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def check_heading(heading: str) -> str:
+    """Return a heading without its signs, or refuse one that is empty or too long."""
+    text = one_line(heading.lstrip("#")) if heading.startswith("#") else one_line(heading)
+    if not text or len(text) > MAX_HEADING_CHARS or not text.isprintable():
+        raise InputError(f'a heading is one line of 1 to {MAX_HEADING_CHARS} characters, as in: --heading "The house"')
+    return text
+
+
+def add_text(raw: str, name: str, heading: str, entry: Confirmed) -> str:
+    """Add an entry to the text of a note, at the end of a heading's own section; a missing heading is made.
+
+    Every other byte of the note stays as it is, but for the origin that a promoted entry has in its front matter: the
+    note has several authors from then on.
+    """
+    bom, text = (BOM, raw[1:]) if raw.startswith(BOM) else ("", raw)
+    text = move_origin(text)
+    lines = LINE.findall(text)
+    end = find_line_end(lines)
+    body = parse_document(name, text).first - 1
+    place, found = find_section(lines, body, heading, name)
+    words = [f"{line}{end}" for line in entry.text.split("\n")]
+    if has_text(lines[body if found is None else found : place], entry.text):
+        raise InputError(f"{name} has this text already; forget the entry instead: foreword memory forget PATH")
+    if place and not lines[place - 1].endswith(BREAKS):
+        lines[place - 1] += end
+    gap = [end] if place > body else []
+    title = [] if found is not None else [f"## {heading}{end}", end]
+    rest = [end] if place < len(lines) and lines[place].strip() else []
+    lines[place:place] = [*gap, *title, *words, *rest]
+    lines.insert(find_front_matter_end(lines), f"{write_record(list_fields(entry), entry.text)}{end}")
+    return bom + "".join(lines)
+
+
+def move_origin(text: str) -> str:
+    """Move the origin of a promoted entry from its front matter to a record like that of an added text."""
+    document = parse_document("", text)
+    origin = {name: one_line(document.field(name)) for name in ORIGIN if document.field(name)}
+    if not all(origin.get(name) for name in ("author", "clearance", "time")):
+        return text
+    lines = LINE.findall(text)
+    end, close = find_line_end(lines), find_front_matter_end(lines)
+    kept = [line for line in lines[1 : close - 1] if line.partition(":")[0] not in ORIGIN]
+    head = [lines[0], *kept, lines[close - 1]] if kept else []
+    return "".join([*head, f"{write_record(origin, document.body)}{end}", *lines[close:]])
+
+
+def find_line_end(lines: Sequence[str]) -> str:
+    """Find how a file ends its lines, by the first one."""
+    first = lines[0] if lines else ""
+    return next((end for end in ("\r\n", "\n", "\r") if first.endswith(end)), "\n")
+
+
+def find_front_matter_end(lines: Sequence[str]) -> int:
+    """Find the line after the front matter; the first line where there is none."""
+    if not lines or lines[0].rstrip("\r\n") != "---":
+        return 0
+    return next((at + 1 for at, line in enumerate(lines) if at and line.rstrip() == "---"), 0)
+
+
+def find_section(lines: Sequence[str], body: int, heading: str, name: str) -> tuple[int, int | None]:
+    """Find the place for a text: after the last line of a heading's own section, and where that section begins.
+
+    Without such a heading it is the end of the text, and no section.
+    """
+    headings = list(list_headings(lines, body))
+    same = [at for at, title in headings if title.casefold() == heading.casefold()]
+    if len(same) > 1:
+        shown = ", ".join(str(at + 1) for at in same)
+        raise InputError(f"{name} has the heading {heading!r} in lines {shown}; rename one of them first")
+    first = same[0] if same else body
+    last = next((at for at, _ in headings if same and at > first), len(lines))
+    while last > first and not lines[last - 1].strip():
+        last -= 1
+    return last, first if same else None
+
+
+def list_headings(lines: Sequence[str], body: int) -> Iterator[tuple[int, str]]:
+    """List the headings of a text, each with its line; what stands in a block of code is none."""
+    fenced = ""
+    for at in range(body, len(lines)):
+        line = lines[at].rstrip()
+        if fence := FENCE.match(line):
+            sign = fence[0].strip()
+            if not fenced:
+                fenced = sign
+            elif sign.startswith(fenced) and line.strip() == sign:
+                fenced = ""
+        elif not fenced and (head := HEADING.fullmatch(line)):
+            yield at, one_line(head[2])
+
+
+def has_text(lines: Sequence[str], text: str) -> bool:
+    """Whether lines have a text as paragraphs of its own."""
+    return f"\n\n{text}\n\n" in f"\n\n{normalise(''.join(lines)).strip()}\n\n"
+
+
+def write_record(origin: Mapping[str, str], text: str) -> str:
+    """Record in one comment whose words a text was, who confirmed it, and by which hash it is recognised."""
+    fields = {**origin, "lines": str(text.count("\n") + 1), "text": mark_text(text)}
+    shown = " ".join(f'{name}="{escape_field(value)}"' for name, value in fields.items())
+    return f"<!-- promoted: {shown} -->"
+
+
+def escape_field(value: str) -> str:
+    """Write a value so that it can end neither its quotes nor the comment."""
+    return escape_attribute("".join(sign for sign in one_line(value) if sign.isprintable()))
+
+
+def list_added(raw: str) -> list[Added]:
+    """List the texts that were added to a note, by the comments at its beginning; one in the body proves nothing."""
+    text = raw.removeprefix(BOM)
+    lines = LINE.findall(text)
+    body = parse_document("", text).first - 1
+    plain = [line.rstrip("".join(BREAKS)) for line in lines]
+    found: list[Added] = []
+    for at in range(min(body, len(lines))):
+        if record := RECORD.fullmatch(plain[at]):
+            fields = {name: unescape(value) for name, value in FIELD.findall(record[1])}
+            found.append(find_added(at, fields, plain, body))
+    return found
+
+
+def find_added(at: int, fields: Mapping[str, str], plain: Sequence[str], body: int) -> Added:
+    """Find the text that a comment records; it has no lines where somebody has edited it since."""
+    author, mark = fields.get("author", ""), fields.get("text", "")
+    count = int(fields["lines"]) if fields.get("lines", "").isdecimal() else 0
+    for first in range(body, len(plain) - count + 1) if count else ():
+        text = "\n".join(plain[first : first + count])
+        if mark_text(text) == mark:
+            return Added(author=author, record=at, first=first, last=first + count, text=text, mark=mark)
+    return Added(author=author, record=at, first=0, last=0, mark=mark)
+
+
+def remove_added(raw: str, names: Collection[str]) -> str:
+    """Remove what was added to a note from the words of some people, and the comments about it."""
+    bom, text = (BOM, raw[1:]) if raw.startswith(BOM) else ("", raw)
+    lines = LINE.findall(text)
+    gone: set[int] = set()
+    for one in list_added(text):
+        if one.author not in names:
+            continue
+        gone |= {one.record, *range(one.first, one.last)}
+        if one.last and one.first and not lines[one.first - 1].strip():
+            gone.add(one.first - 1)  # the empty line before the text was added with it
+    return bom + "".join(line for at, line in enumerate(lines) if at not in gone)
+
+
+def read_note(root: str, path: str) -> str | None:
+    """Read a note as it is, line breaks included; None where there is none. What cannot be added to is refused."""
+    place = os.path.join(root, *path.split("/"))
+    try:
+        facts = os.lstat(place)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    if stat.S_ISLNK(facts.st_mode) or os.path.realpath(place) != place:
+        raise InputError(f"{path} is a link or lies behind one; name the file that it leads to")
+    if not stat.S_ISREG(facts.st_mode):
+        raise InputError(f"{path} is no file; choose another name")
+    try:
+        with open(place, "rb") as file:
+            return file.read().decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8; save it as UTF-8 first") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def edit_note(root: str, path: str, edit: Callable[[str], str]) -> tuple[str, str]:
+    """Put an edited text in the place of a note, whole or not at all; returns the text before and after.
+
+    A change that somebody saves meanwhile is not lost: then nothing is written.
+    """
+    place = os.path.join(root, *path.split("/"))
+    try:
+        with claim(f"{place}.new") as file:
+            before = read_note(root, path)
+            if before is None:
+                raise InputError(f"{path} was removed meanwhile; nothing was written; try again")
+            after = edit(before)
+            file.buffer.write(after.encode())
+            file.flush()
+            os.fsync(file.fileno())
+            shutil.copymode(place, file.name)
+            if read_note(root, path) != before:
+                raise InputError(f"{path} was changed meanwhile; nothing was written; try again")
+            os.replace(file.name, place)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}; nothing was changed") from None
+    return before, after

@@ -1,0 +1,307 @@
+"""Imports the notes of SPEC-010's table `agent_long_term_memory` as entries, each with its author and its date.
+
+A row holds what one agent noted about one person. Nothing is left out without a line in the report.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import fields
+from datetime import UTC, datetime
+from itertools import count
+
+from foreword.config.schema import Config
+from foreword.errors import InputError, show_name
+from foreword.frozen import frozen
+from foreword.memory import Note
+from foreword.memory.entry import LONGEST, list_names, write_file, write_note
+from foreword.memory.notes import list_added, mark_text
+from foreword.sources.document import Document, normalise, one_line
+from foreword.sources.files import Files
+from foreword.sources.memories import FACTS, find_texts
+from foreword.sources.provenance import INBOX, find_author
+from foreword.store.legacy import NOTES, Row, quote_path, read_rows, show
+from foreword.store.schema import has_table
+from foreword.store.state import STATE_FILE, use_state
+from foreword.words import Trust
+
+# What the columns may be called; the document names the table alone.
+TEXTS = ("notes", "note", "content", "text", "memory")
+AGENTS = ("agent_name", "agent_id", "agent")
+TIMES = ("updated_at", "updated", "created_at", "created")
+CHANNEL = "import"
+MAX_LABEL_CHARS = 40  # of a part of a long text
+MAX_SHOWN = 20  # rows that one line of the report names
+
+
+@frozen(eq=True)
+class NotePlace:
+    """Where the notes of a person go, and who can read them there."""
+
+    folder: str
+    clearance: Trust
+
+
+@frozen(eq=True)
+class NotesReport:
+    """What became of the rows of long-term memory; each is named by its number, person and agent."""
+
+    saved: int = 0
+    """Entries that were written."""
+    known: tuple[str, ...] = ()
+    """Rows whose text the person's memory has already."""
+    duplicates: tuple[str, ...] = ()
+    """Rows that repeat an earlier row of the same person."""
+    split: tuple[str, ...] = ()
+    """Rows that are too long for one entry and became several."""
+    undated: tuple[str, ...] = ()
+    """Rows without a date, which have the time of the import."""
+    unknown_agents: tuple[str, ...] = ()
+    """Rows of agents that the configuration lacks; they are imported, since all agents share memory."""
+    unreadable: tuple[str, ...] = ()
+    """Rows of people whose trust is too low for any place where private notes may go."""
+    empty: tuple[str, ...] = ()
+    """Rows without a text, which are not imported."""
+    ownerless: tuple[str, ...] = ()
+    """Rows of nobody, which are not imported."""
+    unknown_users: tuple[str, ...] = ()
+    """Rows of people whom the configuration lacks, which are not imported."""
+    placeless: tuple[str, ...] = ()
+    """Rows that no store can take, which are not imported."""
+
+    def list_lines(self) -> list[str]:
+        """Say in one line each what was not imported, or not as it was."""
+        lines = (
+            (self.known, "imported before"),
+            (self.duplicates, "not imported again: the same text of the same person"),
+            (self.split, f"longer than {LONGEST:,} characters and imported as several entries"),
+            (self.undated, "without a date; the entry has the time of the import"),
+            (self.unknown_agents, "of agents that foreword.yaml lacks; imported, since all agents share memory"),
+            (self.unreadable, "imported where only the owner and inner people read; the person's trust is too low"),
+            (self.empty, "not imported: no text"),
+            (self.ownerless, "not imported: no user_id"),
+            (self.unknown_users, "not imported: add the users to foreword.yaml and import again"),
+            (self.placeless, "not imported: add a store with trust inner or full to foreword.yaml and import again"),
+        )
+        return [
+            f"{NOTES}: {show_count(len(rows), 'row', 'rows')} {what}: {name_rows(rows)}" for rows, what in lines if rows
+        ]
+
+
+def show_count(number: int, one: str, many: str) -> str:
+    """Show how many there are of something."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def name_rows(rows: Sequence[str]) -> str:
+    """Name rows, as many as a line holds."""
+    more = f" and {len(rows) - MAX_SHOWN:,} more" if len(rows) > MAX_SHOWN else ""
+    return ", ".join(rows[:MAX_SHOWN]) + more
+
+
+def find_place(user: str, config: Config) -> NotePlace | None:
+    """Choose where the notes of a person go, or none.
+
+    They were learned in private, so they go to no store that is read in groups: one of the person's own trust, and
+    never below inner.
+    """
+    least = max(config.users[user].trust, Trust.INNER)
+    levels = (level for level in Trust if level >= least)
+    found = next(
+        ((name, one.trust) for level in levels for name, one in config.stores.items() if one.trust == level), None
+    )
+    return NotePlace(folder=f"memory/{found[0]}/{INBOX}/{user}", clearance=found[1]) if found else None
+
+
+def import_notes(rows: Iterable[Row], root: str, config: Config, now: datetime) -> NotesReport:
+    """Write the rows of long-term memory as entries; what is there already is not written again."""
+    report: dict[str, list[str]] = {field.name: [] for field in fields(NotesReport) if field.name != "saved"}
+    known = find_known(root)
+    seen: set[tuple[str, str]] = set()
+    saved = 0
+    for row in map(read_note_row, rows, count(1)):
+        if refusal := refuse_row(row, config, seen):
+            report[refusal].append(row.label)
+            continue
+        place = find_place(row.user, config)
+        if place is None:
+            report["placeless"].append(row.label)
+            continue
+        seen.add((row.user, row.text))
+        parts = make_parts(row.text)
+        new = [part for part in parts if not {(row.user, mark_text(one)) for one in (part, one_line(part))} & known]
+        for part in new:
+            save_note(root, place, row, part, now)
+        saved += len(new)
+        told = {
+            "split": len(parts) > 1,
+            "undated": row.time is None,
+            "unknown_agents": row.agent not in config.agents,
+            "unreadable": config.users[row.user].trust < place.clearance,
+        }
+        for name in [name for name, applies in told.items() if applies] if new else ["known"]:
+            report[name].append(row.label)
+    return NotesReport(saved=saved, **{name: tuple(labels) for name, labels in report.items()})
+
+
+@frozen(eq=True)
+class NoteRow:
+    """One row of long-term memory as far as it is understood."""
+
+    label: str
+    user: str
+    agent: str
+    text: str
+    time: datetime | None
+
+
+def read_note_row(row: Row, number: int) -> NoteRow:
+    """Read a row, whatever its columns are called."""
+    user, agent = find_value(row, ("user_id",)), find_value(row, AGENTS)
+    text = normalise(find_value(row, TEXTS)).replace("\0", "").strip()
+    label = f"{number} ({show_part(user)}, {show_part(agent)})"
+    return NoteRow(label=label, user=user, agent=agent, text=text, time=find_time(row))
+
+
+def find_value(row: Row, names: Sequence[str]) -> str:
+    """Find the first of some columns that has a value, as text."""
+    value = next((row[name] for name in names if row.get(name) not in (None, "", b"")), "")
+    return show(value).encode("utf-8", "replace").decode()
+
+
+def show_part(text: str) -> str:
+    """Show a name in the report, short and on one line."""
+    return show_name(one_line(text))[:60] if text else "none"
+
+
+def refuse_row(row: NoteRow, config: Config, seen: Collection[tuple[str, str]]) -> str:
+    """Say why a row is not imported, as the report calls it, or nothing."""
+    reasons = {
+        "empty": not row.text,
+        "ownerless": not row.user,
+        "unknown_users": row.user not in config.users,
+        "duplicates": (row.user, row.text) in seen,
+    }
+    return next((name for name, applies in reasons.items() if applies), "")
+
+
+def find_time(row: Row) -> datetime | None:
+    """Find when a row was last changed, else when it was made; None where neither is a time."""
+    for name in TIMES:
+        value = row.get(name)
+        try:
+            if isinstance(value, int | float):
+                return datetime.fromtimestamp(value, UTC)
+            moment = datetime.fromisoformat(show(value).strip()) if value else None
+            if moment:
+                return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError, OSError):
+            continue
+    return None
+
+
+def make_parts(text: str) -> list[str]:
+    """Make the texts of one entry or, where the text is too long, of several that say so."""
+    parts = [escape_comment(part) for part in split_text(text, LONGEST - MAX_LABEL_CHARS)]
+    return [f"(part {at} of {len(parts)})\n\n{part}" for at, part in enumerate(parts, 1)] if len(parts) > 1 else parts
+
+
+def split_text(text: str, most: int) -> list[str]:
+    """Split a text into parts of at most so many characters, between paragraphs, lines or words where it can be."""
+    parts: list[str] = []
+    at = 0
+    while len(text) - at > most:
+        cuts = (text.rfind(sign, at + 1, at + most) for sign in ("\n\n", "\n", " "))
+        end = next((cut for cut in cuts if cut != -1), at + most)
+        parts.append(text[at:end].strip())
+        at = end
+    return [part for part in (*parts, text[at:].strip()) if part]
+
+
+def escape_comment(text: str) -> str:
+    """Escape a comment at the beginning of a text; a comment at the beginning of a file is never shown."""
+    return f"\\{text}" if text.startswith("<!--") else text
+
+
+def save_note(root: str, place: NotePlace, row: NoteRow, text: str, now: datetime) -> None:
+    """Write one entry; a file of this name holds another text by now, so the entry gets a longer name."""
+    note = Note(
+        text=text,
+        author=row.user,
+        clearance=place.clearance,
+        channel=CHANNEL,
+        session=f"{NOTES}/{row.agent}" if row.agent else NOTES,
+        time=row.time or now,
+    )
+    if not any(write_file(root, f"{place.folder}/{name}", write_note(note)) for name in list_names(note)):
+        raise InputError(f"{place.folder} has files of the names that an entry needs; move them away and import again")
+
+
+def find_known(root: str) -> set[tuple[str, str]]:
+    """Return author and hash of each text in memory: entries, and texts promoted to notes and facts."""
+    files = Files(root)
+    known: set[tuple[str, str]] = set()
+    for path in files.list("memory"):
+        document = files.read(path)
+        if isinstance(document, Document):
+            author = find_author(path) or one_line(document.field("author"))
+            known.add((author, mark_text(document.body)))
+        text = files.read_text(path)
+        known |= {(one.author, one.mark) for one in list_added(text)} if isinstance(text, str) else set()
+    facts = files.read_text(FACTS)
+    return known | (find_known_facts(facts) if isinstance(facts, str) else set())
+
+
+def find_known_facts(text: str) -> set[tuple[str, str]]:
+    """Find the facts that say whose words they were."""
+    try:
+        held = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return set()
+    authored = [one for one in held if isinstance(one, dict) and "author" in one] if isinstance(held, list) else []
+    return {(str(one["author"]), mark_text(fact)) for one in authored for fact in find_texts(one)}
+
+
+def upgrade_notes(folder: str, root: str, config: Config, now: datetime) -> list[str]:
+    """Import long-term memory of a state that was a database of SPEC-010; returns the lines of the report.
+
+    The table then has the name old_…, so that it happens once. What cannot be done now is tried with the next start.
+    """
+    path = os.path.join(folder, STATE_FILE)
+    if not has_notes(path):
+        return []
+    try:
+        with use_state(folder) as state:
+            if not has_table(state, NOTES):
+                return []
+            report = import_notes(read_rows(path)[NOTES], root, config, now)
+            set_aside(state)
+    except InputError as error:
+        return [f"{NOTES} is not imported yet: {error}"]
+    return [f"{NOTES}: {show_count(report.saved, 'entry', 'entries')} imported", *report.list_lines()]
+
+
+def set_aside(state: sqlite3.Connection) -> None:
+    """Give the table another name, unless another process did."""
+    state.execute("BEGIN IMMEDIATE")
+    try:
+        if has_table(state, NOTES):
+            state.execute(f"ALTER TABLE {NOTES} RENAME TO old_{NOTES}")
+        state.execute("COMMIT")
+    except BaseException:
+        if state.in_transaction:
+            state.execute("ROLLBACK")
+        raise
+
+
+def has_notes(path: str) -> bool:
+    """Whether a state may have long-term memory that waits; a quick look that changes no file."""
+    if not os.path.isfile(path):
+        return False
+    try:
+        with closing(sqlite3.connect(f"file:{quote_path(path)}?mode=ro&immutable=1", uri=True)) as state:
+            return has_table(state, NOTES)
+    except sqlite3.Error:
+        return False

@@ -1,0 +1,302 @@
+"""Claims about adding a promoted entry to a note that people edit, and about the owner's own notes."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from foreword import Turn
+from foreword.errors import Forbidden, InputError
+from foreword.memory import Note
+from foreword.memory import notes as module
+from foreword.memory.entry import Confirmed
+from foreword.memory.notes import add_text, list_added, mark_text, remove_added
+from foreword.sources.document import parse_document
+from foreword.sources.provenance import Provenance
+from foreword.testing import NOON, make_workspace, write_files
+from foreword.words import Trust
+from foreword.workspace import Workspace
+
+CONFIG = """\
+owner: alice
+users: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}
+"""
+PEOPLE = "---\ndescription: People\n---\n# People\n\n## The house\n- Carol sings.\n\n## Next door\nBob repairs bikes.\n"
+FILES = {"foreword.yaml": CONFIG, "memory/social/PEOPLE.md": PEOPLE}
+ORIGIN = Provenance(author="bob", clearance="familiar", channel="telegram", session="s1", time="2026-11-14T12:00:00Z")
+ENTRY = Confirmed(text="Rex is the dog.", origin=ORIGIN, by="alice, 2026-11-15")
+RECORD = (
+    '<!-- promoted: author="bob" clearance="familiar" channel="telegram" session="s1" time="2026-11-14T12:00:00Z" '
+    f'confirmed="alice, 2026-11-15" lines="1" text="{mark_text(ENTRY.text)}" -->\n'
+)
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Iterator[Workspace]:
+    """A workspace with a note of people."""
+    with make_workspace(tmp_path, FILES) as workspace:
+        yield workspace
+
+
+def save(ws: Workspace, text: str) -> str:
+    """Save an entry of an acquaintance and return its path."""
+    return ws.memory.save(Note(text=text, author="bob", clearance=Trust.FAMILIAR, time=NOON), "social").path
+
+
+def add(text: str, heading: str, entry: Confirmed = ENTRY) -> str:
+    """Add an entry to a text."""
+    return add_text(text, "PEOPLE.md", heading, entry)
+
+
+@pytest.mark.parametrize(
+    ("before", "heading", "after"),
+    [
+        ("# A\n\none\n\n# B\n\ntwo\n", "A", "# A\n\none\n\nRex is the dog.\n\n# B\n\ntwo\n"),
+        ("# A\n\none\n\n# B\n\ntwo\n", "B", "# A\n\none\n\n# B\n\ntwo\n\nRex is the dog.\n"),
+        ("# A\none\n## Sub\ntwo\n", "A", "# A\none\n\nRex is the dog.\n\n## Sub\ntwo\n"),
+        ("# A\n# B\n", "a", "# A\n\nRex is the dog.\n\n# B\n"),
+        ("# A\n\none", "A", "# A\n\none\n\nRex is the dog.\n"),
+        ("# A\n\none\n\n\n", "A", "# A\n\none\n\nRex is the dog.\n\n\n"),
+        ("one\n", "New one", "one\n\n## New one\n\nRex is the dog.\n"),
+        ("", "New", "## New\n\nRex is the dog.\n"),
+        ("```\n# A\n```\n", "A", "```\n# A\n```\n\n## A\n\nRex is the dog.\n"),
+        ("<!--\n# A\n-->\n# B\n", "A", "<!--\n# A\n-->\n# B\n\n## A\n\nRex is the dog.\n"),
+    ],
+)
+def test_under_a_heading(before: str, heading: str, after: str) -> None:
+    """A text is added at the end of a heading's own section; a missing heading is made at the end."""
+    assert add(before, heading) == RECORD + after
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends(end: str) -> None:
+    """A file keeps its way to end lines, and its mark of order."""
+    before = "\ufeff" + "---\nname: x\n---\n# A\n\none\n\n# B\n".replace("\n", end)
+    after = "\ufeff" + f"---\nname: x\n---\n{RECORD}# A\n\none\n\nRex is the dog.\n\n# B\n".replace("\n", end)
+    assert add(before, "A") == after
+
+
+def test_never_in_a_prompt() -> None:
+    """The record of the author is no part of the body, and the rest of the body does not change."""
+    document = parse_document("x.md", add(PEOPLE, "The house"))
+    assert document.body == parse_document("x.md", PEOPLE).body.replace(
+        "- Carol sings.", "- Carol sings.\n\nRex is the dog."
+    )
+    assert document.field("description") == "People"
+
+
+@pytest.mark.parametrize("name", ['x" -->\n# Heading', "--><b>", "a&quot;", "\x1b[1m", "日本"])
+def test_record_stays_a_record(name: str) -> None:
+    """No name can end its record, and the name can be read back."""
+    entry = replace(ENTRY, origin=replace(ORIGIN, author=name))
+    after = add("# A\n", "A", entry)
+    assert parse_document("", after).body == "# A\n\nRex is the dog."
+    (added,) = list_added(after)
+    assert added.author == " ".join("".join(filter(str.isprintable, " ".join(name.split()))).split())
+
+
+def test_two_headings() -> None:
+    """Which of two equal headings is meant cannot be known: both are named."""
+    with pytest.raises(InputError, match="has the heading 'A' in lines 1, 3; rename one of them first"):
+        add("# A\n\n# A\n", "A")
+
+
+def test_said_already() -> None:
+    """A text that the section has already is not added again."""
+    with pytest.raises(InputError, match="has this text already; forget the entry instead"):
+        add(add("# A\n", "A"), "A")
+
+
+def test_removed_again() -> None:
+    """Removing an added text restores the file; a text that was edited since stays."""
+    text = replace(ENTRY, text="Rex is the dog.\n\n- He barks.\n- He bites.")
+    after = add(add(PEOPLE, "The house", text), "Next door", replace(ENTRY, origin=replace(ORIGIN, author="carol")))
+    assert remove_added(remove_added(after, {"bob"}), {"carol"}) == PEOPLE
+    assert "He bites." not in remove_added(after, {"bob"})
+    assert "Rex is the dog." in remove_added(after, {"bob"})
+    edited = after.replace("He bites", "He licks")
+    assert "He licks." in remove_added(edited, {"bob"})
+    assert 'author="bob"' not in remove_added(edited, {"bob"})
+
+
+def test_forged_record() -> None:
+    """A record in the body of a note proves nothing."""
+    assert list_added(f"# A\n\n{RECORD}\nRex is the dog.\n") == []
+
+
+def test_promoted_under_a_heading(ws: Workspace) -> None:
+    """An entry is added to an existing note, found there at once, and gone from the inbox."""
+    path = save(ws, "Rex is the dog.")
+    place = Path(ws.files.root, "memory/social/PEOPLE.md")
+    place.chmod(0o640)
+    planned = ws.memory.preview(path, "social/PEOPLE.md", Trust.FULL, "alice", "The house")
+    assert place.read_text() == PEOPLE
+    done = ws.memory.promote(path, "social/PEOPLE.md", Trust.FULL, "alice", "The house")
+    assert (done, done.after, done.before) == (planned, place.read_text(), PEOPLE)
+    assert " - Carol sings.\n \n+Rex is the dog.\n+\n ## Next door" in done.diff
+    assert stat.S_IMODE(place.stat().st_mode) == 0o640
+    (hit,) = ws.memory.search("dog", Trust.FAMILIAR, limit=1)
+    assert (hit.path, hit.heading, hit.text) == ("social/PEOPLE.md", "People › The house", "Rex is the dog.")
+    assert list(ws.memory.entries(Trust.FULL)) == []
+    assert sorted(os.listdir(place.parent)) == ["PEOPLE.md", "inbox"]
+    reading = ws.call(ws.assemble(Turn(user="alice", situation="dm")), "memory_get", {"path": "social/PEOPLE.md"})
+    assert "promoted:" not in reading.text
+
+
+def test_new_note_with_a_heading(ws: Workspace) -> None:
+    """A note that does not exist yet is made with the heading."""
+    done = ws.memory.promote(save(ws, "Rex."), "social/DOGS.md", Trust.FULL, "alice", "## Next door")
+    assert done.before is None
+    assert Path(ws.files.root, "memory/social/DOGS.md").read_text().endswith(" -->\n## Next door\n\nRex.\n")
+
+
+@pytest.mark.parametrize("more", ["", "description: Dogs\n"])
+def test_added_to_a_promoted_entry(ws: Workspace, more: str) -> None:
+    """A note that was an entry keeps its origin as a record, so that each text has one author."""
+    place = Path(ws.files.root, "memory/social/DOGS.md")
+    ws.memory.promote(save(ws, "Rex is big.\n\nHe barks."), "social/DOGS.md", Trust.FULL, "alice")
+    place.write_text(place.read_text().replace("---\n", f"---\n{more}", 1))
+    note = Note(text="Fido is small.", author="carol", clearance=Trust.INNER, time=NOON)
+    path = ws.memory.save(note, "shared").path
+    ws.memory.promote(path, "social/DOGS.md", Trust.FULL, "alice", "Small ones")
+    text = place.read_text()
+    assert {one.author: one.text for one in list_added(text)} == {
+        "bob": "Rex is big.\n\nHe barks.",
+        "carol": "Fido is small.",
+    }
+    body = "Rex is big.\n\nHe barks.\n\n## Small ones\n\nFido is small."
+    document = parse_document("", text)
+    assert (document.body, document.field("author")) == (body, "")
+    assert text.startswith(f"---\n{more}---\n<!--" if more else "<!--")
+    assert "Fido is small." in remove_added(text, {"bob"})
+    assert "Rex" not in remove_added(text, {"bob"})
+
+
+def test_taken_name(ws: Workspace) -> None:
+    """Without a heading a note that exists is not changed, and the message says how to add to it."""
+    with pytest.raises(InputError, match="is there already; add to it with --heading TEXT, or choose another name"):
+        ws.memory.promote(save(ws, "Rex."), "social/PEOPLE.md", Trust.FULL, "alice")
+
+
+@pytest.mark.parametrize("heading", [" ", "#", "x" * 201, "a\x1bb"])
+def test_bad_heading(ws: Workspace, heading: str) -> None:
+    """A heading that is none is refused, and nothing is written."""
+    path = save(ws, "Rex.")
+    with pytest.raises(InputError, match="a heading is one line"):
+        ws.memory.promote(path, "social/PEOPLE.md", Trust.FULL, "alice", heading)
+    assert Path(ws.files.root, "memory/social/PEOPLE.md").read_text() == PEOPLE
+    assert [entry.path for entry in ws.memory.entries(Trust.FULL)] == [path]
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "bytes", "facts"])
+def test_bad_note(ws: Workspace, kind: str) -> None:
+    """A target that is no plain note is refused with the remedy, and the entry stays."""
+    place = Path(ws.files.root, "memory/social/X.md")
+    path, target = save(ws, "Rex."), "memories.json" if kind == "facts" else "social/X.md"
+    if kind == "link":
+        place.symlink_to("PEOPLE.md")
+    elif kind == "folder":
+        place.mkdir()
+    elif kind == "bytes":
+        place.write_bytes(b"# A\n\xff\n")
+    said = {"link": "name the file", "folder": "another name", "bytes": "save it as UTF-8", "facts": "no headings"}
+    with pytest.raises(InputError, match=said[kind]):
+        ws.memory.promote(path, target, Trust.FULL, "alice", "A")
+    assert Path(ws.files.root, "memory/social/PEOPLE.md").read_text() == PEOPLE
+    assert [entry.path for entry in ws.memory.entries(Trust.FULL)] == [path]
+
+
+def test_edited_meanwhile(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edit that is saved while an entry is being added is not lost: nothing is written, and the entry stays."""
+    path, place = save(ws, "Rex."), Path(ws.files.root, "memory/social/PEOPLE.md")
+
+    def edit(*_: object) -> None:
+        place.write_text("# Edited\n")
+
+    monkeypatch.setattr(module.shutil, "copymode", edit)
+    with pytest.raises(InputError, match="was changed meanwhile; nothing was written; try again"):
+        ws.memory.promote(path, "social/PEOPLE.md", Trust.FULL, "alice", "The house")
+    assert place.read_text() == "# Edited\n"
+    assert sorted(os.listdir(place.parent)) == ["PEOPLE.md", "inbox"]
+    assert [entry.path for entry in ws.memory.entries(Trust.FULL)] == [path]
+
+
+PROMOTER = """
+import sys, foreword
+from foreword.memory import Note
+from foreword.testing import NOON
+from foreword.words import Trust
+with foreword.open(sys.argv[1]) as ws:
+    for number in range(12):
+        note = Note(text=f"{sys.argv[2]} saw comet {number}.", author="bob", clearance=Trust.FAMILIAR, time=NOON)
+        ws.memory.promote(ws.memory.save(note, "social").path, "social/PEOPLE.md", Trust.FULL, "alice", "The house")
+"""
+
+
+def test_two_processes(ws: Workspace) -> None:
+    """Two processes that add to one note at once lose nothing."""
+    command = [sys.executable, "-c", PROMOTER, ws.files.root]
+    both = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True) for name in ("ada", "ben")]
+    ends = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    text = Path(ws.files.root, "memory/social/PEOPLE.md").read_text()
+    assert {added.text for added in list_added(text)} == {
+        f"{name} saw comet {number}." for name in ("ada", "ben") for number in range(12)
+    }
+    assert remove_added(text, {"bob"}) == PEOPLE
+
+
+def test_only_the_owner_adds(ws: Workspace) -> None:
+    """Only the owner, at full trust, adds an entry to a note or sees the change."""
+    path = save(ws, "Bob may use the car.")
+    for person, level in (("bob", Trust.FAMILIAR), ("alice", Trust.FAMILIAR), ("carol", Trust.FULL)):
+        for work in (ws.memory.preview, ws.memory.promote):
+            with pytest.raises(InputError, match=r"^there is no entry"):
+                work(path, "social/PEOPLE.md", level, person, "The house")
+
+
+def test_owners_own_note(ws: Workspace) -> None:
+    """A text saved by the owner is a reviewed note with its origin, and read_memory shows it."""
+    note = Note(text="The ring is in the drawer.", author="alice", clearance=Trust.FULL, channel="terminal", time=NOON)
+    saved = ws.memory.save_own(note, "private")
+    assert saved.path == f"private/notes/20261115-{mark_text(note.text)}.md"
+    assert list(ws.memory.entries(Trust.FULL)) == []
+    (hit,) = ws.memory.search("ring", Trust.FULL)
+    assert (hit.path, hit.provenance) == (saved.path, None)
+    text = Path(ws.files.root, "memory", saved.path).read_text()
+    assert 'author: "alice"' in text
+    assert 'confirmed: "alice, 2026-11-15T12:00:00+00:00"' in text
+    assert ws.memory.save_own(note, "private") == replace(saved, known=True)
+    seen = ws.call(ws.assemble(Turn(user="alice", situation="dm")), "read_memory", {}).text
+    assert f"- The ring is in the drawer. ({saved.path})" in seen
+    group = ws.call(ws.assemble(Turn(user="alice", situation="group", room="den")), "read_memory", {}).text
+    assert "ring" not in group
+
+
+def test_owner_repeats_an_entry(ws: Workspace) -> None:
+    """A text that waits for review is no reason not to save the owner's own word."""
+    path = save(ws, "Tea at four.")
+    note = Note(text="Tea at four.", author="alice", clearance=Trust.FULL, time=NOON)
+    assert ws.memory.save_own(note, "social").known is False
+    assert [entry.path for entry in ws.memory.entries(Trust.FULL)] == [path]
+
+
+@pytest.mark.parametrize(("author", "level"), [("bob", Trust.FULL), ("alice", Trust.FAMILIAR), ("", Trust.FULL)])
+def test_nobody_elses_own_note(ws: Workspace, author: str, level: Trust) -> None:
+    """Only the owner, at full trust, saves without a review."""
+    with pytest.raises(Forbidden, match="only the owner"):
+        ws.memory.save_own(Note(text="x", author=author, clearance=level, time=NOON), "social")
+
+
+def test_large_note(ws: Workspace) -> None:
+    """A note of several megabytes can be added to."""
+    lines = "".join(f"- Line {number} of a long list.\n" for number in range(100_000))
+    write_files(ws.files.root, {"memory/social/LONG.md": f"# List\n{lines}\n# End\n"})
+    done = ws.memory.promote(save(ws, "Rex."), "social/LONG.md", Trust.FULL, "alice", "List")
+    assert done.after.endswith("list.\n\nRex.\n\n# End\n")
+    assert len(done.diff) < 1_000

@@ -1,0 +1,297 @@
+"""Claims about SPEC-010's long-term memory: its rows become entries, and nothing is left out without a line."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import foreword
+from foreword import Turn
+from foreword.errors import InputError
+from foreword.memory.entry import LONGEST
+from foreword.store.legacy import NOTES, read_rows
+from foreword.store.long_term_memory import NotesReport, find_place, import_notes, split_text
+from foreword.store.state import STATE_FILE
+from foreword.testing import NOON, FrozenClock, make_workspace, write_files
+from foreword.words import Trust
+from foreword.workspace import Workspace
+
+CONFIG = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5"}}
+users: {alice: {trust: full}, carol: {trust: inner}, dave: {trust: inner}, bob: {trust: familiar}}
+"""
+TABLE = f"CREATE TABLE {NOTES} (id TEXT PRIMARY KEY, user_id TEXT, agent_name TEXT, notes TEXT, updated_at TEXT)"
+OLD = """
+CREATE TABLE agent_configurations (id TEXT PRIMARY KEY, agent_name TEXT, system_prompt TEXT);
+CREATE TABLE user_agent_prompt_customizations (
+  id TEXT PRIMARY KEY, user_id TEXT, agent_name TEXT, customization_type TEXT, content JSONB, priority INTEGER
+);
+INSERT INTO user_agent_prompt_customizations VALUES ('1', 'carol', 'reid', 'style', '"Be brief."', 1);
+"""
+DAY = "2026-02-18 09:30:00+00"
+Rows = Sequence[Sequence[object]]
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Iterator[Workspace]:
+    """A workspace with four people."""
+    with make_workspace(tmp_path / "ws", {"foreword.yaml": CONFIG}) as workspace:
+        yield workspace
+
+
+def make_rows(*rows: Sequence[object]) -> list[dict[str, object]]:
+    """Make rows of person, agent, text and date."""
+    return [dict(zip(("user_id", "agent_name", "notes", "updated_at"), row, strict=False)) for row in rows]
+
+
+def bring(ws: Workspace, *rows: Sequence[object]) -> NotesReport:
+    """Import rows."""
+    return import_notes(make_rows(*rows), ws.files.root, ws.config, NOON)
+
+
+def read(ws: Workspace, user: str, **facts: object) -> str:
+    """Show what read_memory shows to a person."""
+    ws.refresh(now=True)
+    return ws.call(ws.assemble(Turn(user=user, situation="dm", **facts)), "read_memory", {}).text
+
+
+def list_files(root: str) -> dict[str, str]:
+    """List all files of the memory with their texts."""
+    files = [path for path in Path(root, "memory").rglob("*") if path.is_file()]
+    return {path.relative_to(root).as_posix(): path.read_text() for path in sorted(files)}
+
+
+def make_database(path: Path, rows: Rows, schema: str = OLD) -> str:
+    """Make a database with long-term memory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript(schema)
+        old.execute(TABLE)
+        old.executemany(f"INSERT INTO {NOTES} VALUES (?, ?, ?, ?, ?)", [(str(at), *row) for at, row in enumerate(rows)])
+        old.commit()
+    return str(path)
+
+
+def test_entries(ws: Workspace) -> None:
+    """Each row becomes an entry of its person with its date, and read_memory shows it to that person."""
+    report = bring(
+        ws, ("carol", "reid", "A dog called Rex.", DAY), ("alice", "reid", "Binds books.\n\nLikes tea.", DAY)
+    )
+    assert report == NotesReport(saved=2)
+    assert report.list_lines() == []
+    files = list_files(ws.files.root)
+    assert [path.rpartition("-")[0] for path in files] == [
+        "memory/private/inbox/alice/20260218",
+        "memory/shared/inbox/carol/20260218",
+    ]
+    entry = next(text for path, text in files.items() if "carol" in path)
+    assert entry == (
+        '---\nauthor: "carol"\nclearance: "inner"\nchannel: "import"\nsession: "agent_long_term_memory/reid"\n'
+        'time: "2026-02-18T09:30:00+00:00"\n---\nA dog called Rex.\n'
+    )
+    assert "- A dog called Rex. (shared/inbox/carol/20260218-" in read(ws, "carol")
+    assert "- Binds books. Likes tea. (private/inbox/alice/20260218-" in read(ws, "alice")
+    assert "Rex" not in read(ws, "dave")
+    assert "Rex" not in read(ws, "bob")
+
+
+def test_twice(ws: Workspace) -> None:
+    """The same rows once more change nothing, also where an entry was promoted meanwhile."""
+    rows = [("carol", "reid", f"Note {number}.\nSecond line.", DAY) for number in range(4)]
+    rows += [("carol", "reid", "long " * 20_000, None)]
+    bring(ws, *rows)
+    first, second, third = sorted(
+        entry.path for entry in ws.memory.entries(Trust.FULL) if "Second line." in entry.text
+    )[:3]
+    ws.memory.promote(first, "social/NOTE.md", Trust.FULL, "alice")
+    ws.memory.promote(second, "social/NOTE.md", Trust.FULL, "alice", "Carol")
+    ws.memory.promote(third, "memories.json", Trust.FULL, "alice")
+    before = list_files(ws.files.root)
+    again = bring(ws, *rows)
+    assert (again.saved, len(again.known)) == (0, 5)
+    assert again.list_lines()[0].startswith("agent_long_term_memory: 5 rows imported before: 1 ('carol', 'reid'), 2 (")
+    assert list_files(ws.files.root) == before
+
+
+def test_nothing_is_left_out_in_silence(ws: Workspace) -> None:
+    """Rows that are left out or changed are counted and named."""
+    report = bring(
+        ws,
+        ("carol", "reid", "Kept.", DAY),
+        ("carol", "nova", "Kept.", DAY),
+        ("carol", "reid", None, DAY),
+        ("carol", "reid", " \n\0", DAY),
+        (None, "reid", "Of nobody.", DAY),
+        ("mallory", "reid", "Of a stranger.", DAY),
+        ("../x", "reid", "Of a path.", DAY),
+        ("dave", "nova", "Of another agent.", DAY),
+        ("dave", None, "Of no agent.", "soon"),
+        ("bob", "reid", "Bob's secret.", DAY),
+        ("dave", "reid", "x" * 100_000, DAY),
+    )
+    assert report == NotesReport(
+        saved=10,
+        duplicates=("2 ('carol', 'nova')",),
+        empty=("3 ('carol', 'reid')", "4 ('carol', 'reid')"),
+        ownerless=("5 (none, 'reid')",),
+        unknown_users=("6 ('mallory', 'reid')", "7 ('../x', 'reid')"),
+        unknown_agents=("8 ('dave', 'nova')", "9 ('dave', none)"),
+        undated=("9 ('dave', none)",),
+        unreadable=("10 ('bob', 'reid')",),
+        split=("11 ('dave', 'reid')",),
+    )
+    assert len(report.list_lines()) == 8
+    assert "agent_long_term_memory: 2 rows not imported: no text: 3 ('carol', 'reid'), 4 ('carol', 'reid')" in (
+        report.list_lines()
+    )
+    assert not Path(ws.files.root, "memory/social").exists()
+    assert all(len(text) < LONGEST + 500 for text in list_files(ws.files.root).values())
+    assert sum(text.count("x" * 1_000) for text in list_files(ws.files.root).values()) >= 95
+
+
+def test_private_notes_stay_out_of_groups(ws: Workspace) -> None:
+    """No note goes to a store that is read in groups, whatever the trust of its person."""
+    places = {user: find_place(user, ws.config) for user in ws.config.users}
+    assert {user: place.clearance for user, place in places.items() if place} == {
+        "alice": Trust.FULL,
+        "bob": Trust.INNER,
+        "carol": Trust.INNER,
+        "dave": Trust.INNER,
+    }
+
+
+def test_no_store(tmp_path: Path) -> None:
+    """Without a store that is private enough nothing is imported, and the line says what to do."""
+    config = CONFIG + "stores: {shared: {trust: familiar}, private: {trust: familiar}}\n"
+    with make_workspace(tmp_path, {"foreword.yaml": config}) as ws:
+        report = bring(ws, ("carol", "reid", "Rex.", DAY))
+        assert (report.saved, report.placeless) == (0, ("1 ('carol', 'reid')",))
+        assert "add a store with trust inner or full" in report.list_lines()[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["<!-- hidden --> Rex.", "---\nauthor: alice\n---\nRex.", "a\r\nb\u2028c", "\ud800 Rex"]
+)
+def test_odd_texts(ws: Workspace, text: str) -> None:
+    """No text hides, becomes front matter or is imported again."""
+    assert bring(ws, ("carol", "reid", text, DAY)).saved == 1
+    (entry,) = ws.memory.entries(Trust.FULL)
+    assert entry.provenance.author == "carol"
+    assert "hidden" in entry.text or "hidden" not in text
+    assert bring(ws, ("carol", "reid", text, DAY)).saved == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("2026-02-18T09:30:00Z", "2026-02-18T09:30:00+00:00"),
+        ("2026-02-18 10:30:00.123+01:00", "2026-02-18T09:30:00+00:00"),
+        ("2026-02-18", "2026-02-18T00:00:00+00:00"),
+        (1771407000, "2026-02-18T09:30:00+00:00"),
+        (1e300, "2026-11-15T12:00:00+00:00"),
+        ("0001-01-01T00:00:00+14:00", "2026-11-15T12:00:00+00:00"),
+        (b"soon", "2026-11-15T12:00:00+00:00"),
+        ("", "2026-11-15T12:00:00+00:00"),
+    ],
+)
+def test_dates(ws: Workspace, value: object, shown: str) -> None:
+    """A date is read in the forms that databases write; without one the entry has the time of the import."""
+    bring(ws, ("carol", "reid", "Rex.", value))
+    (entry,) = ws.memory.entries(Trust.FULL)
+    assert entry.provenance.time == shown
+
+
+def test_other_columns(ws: Workspace) -> None:
+    """Columns of other names are understood; a table without a text is reported row by row."""
+    rows = [{"user_id": "carol", "agent_id": "reid", "content": b"Rex.", "created_at": DAY}, {"user_id": "carol"}]
+    report = import_notes(rows, ws.files.root, ws.config, NOON)
+    assert (report.saved, report.empty) == (1, ("2 ('carol', none)",))
+    assert "- Rex. (shared/inbox/carol/20260218-" in read(ws, "carol")
+
+
+def test_split() -> None:
+    """A long text is split between paragraphs, lines or words, and no word is lost."""
+    text = "\n\n".join(f"Paragraph {number} " + "word " * 50 for number in range(100))
+    parts = split_text(text, 1_000)
+    assert all(len(part) <= 1_000 for part in parts)
+    assert all(part.startswith("Paragraph") for part in parts)
+    assert " ".join(parts).split() == text.split()
+    assert split_text("x" * 2_500, 1_000) == ["x" * 1_000, "x" * 1_000, "x" * 500]
+    assert split_text("short", 1_000) == ["short"]
+
+
+def test_many_rows(ws: Workspace) -> None:
+    """Some thousand rows are imported in seconds, and once more in seconds."""
+    rows = [("carol", "reid", f"Note {number}.", DAY) for number in range(3_000)]
+    begun = time.monotonic()
+    assert bring(ws, *rows).saved == 3_000
+    assert bring(ws, *rows).saved == 0
+    assert time.monotonic() - begun < 60
+    shown = bring(ws, *(("mallory", "reid", f"Note {number}.", DAY) for number in range(3_000))).list_lines()
+    assert shown[0].endswith(" and 2,980 more")
+
+
+def test_no_room(ws: Workspace) -> None:
+    """The import fails with a message if it cannot write, and follows no link."""
+    elsewhere = Path(ws.files.root, "elsewhere")
+    elsewhere.mkdir()
+    Path(ws.files.root, "memory/shared").mkdir(parents=True)
+    os.symlink(elsewhere, Path(ws.files.root, "memory/shared/inbox"))
+    with pytest.raises(InputError, match="behind a link"):
+        bring(ws, ("carol", "reid", "Rex.", DAY))
+    assert not any(elsewhere.iterdir())
+
+
+MISSING = "agent_long_term_memory: 1 row not imported: add the users to foreword.yaml and import again:"
+ROWS = [("carol", "reid", "A dog called Rex.", DAY), ("mallory", "reid", "Of a stranger.", DAY)]
+
+
+def test_upgraded_in_place(tmp_path: Path) -> None:
+    """A database that becomes the state brings its long-term memory along, once; the table stays under another name."""
+    path = make_database(tmp_path / ".foreword" / STATE_FILE, ROWS)
+    write_files(tmp_path, {"foreword.yaml": CONFIG})
+    with foreword.open(str(tmp_path), FrozenClock()) as ws:
+        assert ws.notices == [
+            "agent_long_term_memory: 1 entry imported",
+            f"{MISSING} 2 ('mallory', 'reid')",
+        ]
+        assert "- A dog called Rex. (shared/inbox/carol/20260218-" in read(ws, "carol")
+        (entry,) = ws.memory.entries(Trust.FULL)
+        ws.memory.forget(entry.path, Trust.FULL)
+    with foreword.open(str(tmp_path), FrozenClock()) as ws:
+        assert ws.notices == []
+        assert "Rex" not in read(ws, "carol")
+    with closing(sqlite3.connect(path)) as state:
+        assert state.execute(f"SELECT user_id, notes FROM old_{NOTES}").fetchall() == [(row[0], row[2]) for row in ROWS]
+    assert len(read_rows(path)[NOTES]) == 2
+
+
+def test_state_of_an_older_foreword(tmp_path: Path) -> None:
+    """A state that was upgraded before long-term memory was brought along brings it now."""
+    write_files(tmp_path, {"foreword.yaml": CONFIG})
+    make_database(tmp_path / ".foreword" / STATE_FILE, [], OLD)
+    with closing(sqlite3.connect(tmp_path / ".foreword" / STATE_FILE)) as state:
+        state.execute(f"DROP TABLE {NOTES}")
+    with foreword.open(str(tmp_path), FrozenClock()) as ws:
+        ws.assemble(Turn(user="carol", situation="dm"))
+    make_database(tmp_path / ".foreword" / STATE_FILE, ROWS[:1], "")
+    with foreword.open(str(tmp_path), FrozenClock()) as ws:
+        assert ws.notices == ["agent_long_term_memory: 1 entry imported"]
+        assert "Rex" in read(ws, "carol")
+
+
+def test_upgrade_that_cannot_write(tmp_path: Path) -> None:
+    """Where entries cannot be written the workspace opens all the same, says so, and tries again the next time."""
+    make_database(tmp_path / ".foreword" / STATE_FILE, ROWS[:1])
+    write_files(tmp_path, {"foreword.yaml": CONFIG, "memory/shared/inbox": "a file in the way"})
+    with foreword.open(str(tmp_path), FrozenClock()) as ws:
+        (notice,) = ws.notices
+        assert notice.startswith("agent_long_term_memory is not imported yet: memory/shared/inbox/carol/")
+    os.unlink(tmp_path / "memory/shared/inbox")
+    with foreword.open(str(tmp_path), FrozenClock()) as ws:
+        assert ws.notices == ["agent_long_term_memory: 1 entry imported"]
