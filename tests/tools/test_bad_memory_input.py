@@ -122,7 +122,7 @@ def test_any_path(ws: Workspace, path: str) -> None:
         assert str(caught.value).encode()
     for target in (path, f"social/{path}"):
         with pytest.raises(InputError):
-            ws.memory.promote("social/inbox/bob/none.md", target, stand(ws).clearance.level, "alice")
+            ws.memory.promote("social/inbox/bob/none.md", target, stand(ws).audience, "alice")
     assert sorted(Path(ws.files.root, "memory").rglob("*")) == before
 
 

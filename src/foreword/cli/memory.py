@@ -13,7 +13,6 @@ from foreword.errors import InputError, UnknownName, show_name
 
 if TYPE_CHECKING:
     from foreword.assembly import Assembly
-    from foreword.sources.provenance import Provenance
     from foreword.workspace import Workspace
 
 RESULTS = 20  # passages of one search
@@ -22,7 +21,7 @@ ACTIONS = {
     "search": "QUERY: find passages, each with its price and how to read on",
     "get": "PATH: read a memory, or lines of it (--from, --lines)",
     "list": "what can be loaded, each with its price",
-    "save": "TEXT: keep something; with --store, for more people",
+    "save": "TEXT: keep something as your own; with --store, for more people",
     "forget": "PATH: remove a memory from files, index and recorded prompts",
     "review": "[PATH]: what agents saved and nobody has looked at; --promote moves one out of the inbox",
     "reindex": "build the search index anew",
@@ -80,9 +79,8 @@ def stand_in(args: Namespace, workspace: "Workspace") -> "Assembly":
     warn_of_names(assembly.clearance.warnings, user, workspace.config.users)
     if "memory_search" not in assembly.terms.tools:
         raise InputError(f"{user or 'nobody'} is {assembly.clearance.level} here, and has no memory to ask")
-    level = assembly.clearance.level
-    if args.store and not workspace.memory.open_to(level, args.store):
-        raise UnknownName("store", args.store, workspace.memory.open_to(level))
+    if args.store and not workspace.memory.open_to(assembly.audience, args.store):
+        raise UnknownName("store", args.store, workspace.memory.open_to(assembly.audience))
     return assembly
 
 
@@ -122,8 +120,7 @@ def search(args: Namespace, workspace: "Workspace") -> object:
     if not 1 <= args.limit <= RESULTS:
         raise InputError(f"--limit is a whole number from 1 to {RESULTS}")
     if args.json:
-        level = assembly.clearance.level
-        hits = workspace.memory.search(query, level, limit=args.limit, store=args.store)
+        hits = workspace.memory.search(query, assembly.audience, limit=args.limit, store=args.store)
         note(workspace, assembly, "memory_search", Answer(text="", tokens=0, store=args.store, count=len(hits)))
         return [make_plain(hit) for hit in hits]
     return use(workspace, assembly, "memory_search", {"query": query, "limit": args.limit, "store": args.store})
@@ -152,8 +149,9 @@ def save(args: Namespace, workspace: "Workspace") -> object:
 
     assembly = stand_in(args, workspace)
     memory, level = workspace.memory, assembly.clearance.level
-    store = args.store or memory.find_store(level)
-    if store not in memory.writable(level):
+    own = memory.find_store(assembly.audience)
+    store = args.store or own
+    if store not in (own, *memory.list_shared(assembly.audience)):
         raise InputError(f"there is no store {store!r} for {level}")
     user = assembly.turn.user
     said = Note(
@@ -162,7 +160,7 @@ def save(args: Namespace, workspace: "Workspace") -> object:
         clearance=level,
         channel="terminal",
         time=memory.now(),
-        confirmed=user if memory.is_below(store, level) else "",
+        confirmed=user if store != own and memory.is_below(store, level) else "",
     )
     saved = memory.save(said, store)
     note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=store, count=int(not saved.known)))
@@ -176,10 +174,10 @@ def forget(args: Namespace, workspace: "Workspace") -> object:
     from foreword.words import Trust
 
     assembly, path, memory = stand_in(args, workspace), take(args, "a path"), workspace.memory
-    level = assembly.clearance.level
-    if assembly.turn.user != workspace.config.owner or level is not Trust.FULL:
+    audience = assembly.audience
+    if assembly.turn.user != workspace.config.owner or audience.clearance is not Trust.FULL:
         return use(workspace, assembly, "forget_memory", {"path": path})
-    said = forget_sent(memory, path, memory.forget(path, level))
+    said = forget_sent(memory, audience, path, memory.forget(path, audience))
     note(workspace, assembly, "forget_memory", Answer(text="", tokens=0, store=path.partition("/")[0], count=1))
     return f"Forgotten: {path}. {said}".rstrip()
 
@@ -190,23 +188,18 @@ def review(args: Namespace, workspace: "Workspace") -> object:
 
     assembly = stand_in(args, workspace)
     if args.promote:
-        level, person = assembly.clearance.level, assembly.turn.user
-        place = workspace.memory.promote(take(args, "a path"), args.promote, level, person)
+        person = assembly.turn.user
+        place = workspace.memory.promote(take(args, "a path"), args.promote, assembly.audience, person)
         note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=place.partition("/")[0], count=1))
         return f"promoted: {place}"
     wanted = " ".join(args.words)
-    entries = [entry for entry in workspace.memory.entries(assembly.clearance.level) if wanted in ("", entry.path)]
+    entries = [entry for entry in workspace.memory.entries(assembly.audience) if wanted in ("", entry.path)]
     if wanted and not entries:
         raise InputError(f"there is no entry {show_name(wanted)} that waits for review; see: foreword memory review")
     if args.json:
         return [make_plain(entry) for entry in entries]
-    blocks = [f"{entry.path}\n({show_origin(entry.provenance)})\n{entry.text}" for entry in entries]
+    blocks = [f"{entry.path}\n({entry.provenance})\n{entry.text}" for entry in entries]
     return "\n\n".join(blocks) or "nothing waits for review"
-
-
-def show_origin(origin: "Provenance") -> str:
-    """Show where an entry comes from, and where it is to be."""
-    return f"{origin}; meant for {origin.wanted}" if origin.wanted else str(origin)
 
 
 def reindex(_: Namespace, workspace: "Workspace") -> object:

@@ -28,8 +28,8 @@ _PROVIDER = re.compile(r"[a-z][a-z0-9-]*")
 # Each of these becomes the name of a folder, or part of one; the signs that it may have.
 _NAMED = {"agents": SIGNS, "users": SIGNS, "situations": SIGNS, "stores": SIGNS, "rooms": _ROOM_SIGNS}
 
-# Stores that are one file each, with a trust of its own.
-_TAKEN = {"facts": "memories.json", "main": "MEMORY.md"}
+# Names of stores that are no folder of memory/, each with a trust of its own.
+_TAKEN = {"facts": "memories.json", "main": "MEMORY.md", "own": "each person's own memory (users/NAME/memory/)"}
 
 
 def load(
