@@ -257,12 +257,12 @@ def test_memory_of_before(ws: Workspace) -> None:
     """Who still uses the memory of an earlier configuration is not disturbed, and one index serves both."""
     edit(ws, "Chess is played on Thursdays.\n", "memory/social/games.md")
     old = ws.memory
-    assert old.search("chess", Trust.FULL)
+    assert old.search("chess", Audience(clearance=Trust.FULL))
     edit(ws, GOOD + "stores: {social: {trust: full}}\n")
     new = ws.memory
     assert new is not old
-    assert [len(one.search("chess", Trust.FAMILIAR)) for one in (old, new)] == [1, 0]
-    assert old.search("chess", Trust.FULL) == new.search("chess", Trust.FULL)
+    assert [len(one.search("chess", Audience(clearance=Trust.FAMILIAR))) for one in (old, new)] == [1, 0]
+    assert old.search("chess", Audience(clearance=Trust.FULL)) == new.search("chess", Audience(clearance=Trust.FULL))
     connections = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
     for number in range(5):
         edit(ws, f"{GOOD}# {number}\n")

@@ -48,9 +48,10 @@ def find(ws: Workspace, query: str, level: Trust = Trust.FULL) -> list[str]:
 
 
 def test_not_below(tmp_path: Path) -> None:
-    """Where no store has just the clearance nothing is saved, and a lower one takes nothing unconfirmed."""
-    ws = make_workspace(tmp_path, {**FILES, "foreword.yaml": CONFIG + "stores: {shared: {trust: full}}\n"})
-    assembly = ws.assemble(Turn(user="carol", situation="dm"))
+    """Where no store has just the clearance of a room nothing is saved; a lower one takes nothing unconfirmed."""
+    config = CONFIG + "stores: {shared: {trust: full}}\nrooms: {team: {situation: dm}}\n"
+    ws = make_workspace(tmp_path, {**FILES, "foreword.yaml": config})
+    assembly = ws.assemble(Turn(user="carol", room="team"))
     with pytest.raises(InputError, match=r"^nothing can be remembered at inner"):
         ws.call(assembly, "save_memory", {"text": "The salary of Dan is 90k."})
     note = Note(text="The code is 4711.", author="alice", clearance=Trust.FULL, time=NOON)

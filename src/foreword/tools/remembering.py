@@ -65,10 +65,10 @@ REMEMBERING = Toolset(
         replace(
             make_writer(
                 "share_memory",
-                "Propose an entry that was saved for this person for a store that others read. The person is asked.",
+                "Copy an entry of this person to a store that others read. The person is asked first.",
                 ("path", "store"),
                 path={**TEXT, "description": "The path as save_memory or read_memory shows it."},
-                store={**TEXT, "description": "The store, such as shared or social."},
+                store=TEXT,
             ),
             confirm=True,
         ),
