@@ -28,6 +28,7 @@ from foreword.memory.memory import Hit, Memory
 from foreword.memory.sqlite_index import SqliteIndex
 from foreword.sources.passage import Passage
 from foreword.testing import write_files
+from foreword.trust import Audience
 from foreword.words import Trust
 
 DEPTHS = (5, 10, 20)
@@ -93,7 +94,7 @@ def open_memory(talk: Talk) -> Iterator[Memory]:
     with tempfile.TemporaryDirectory() as folder:
         write_files(folder, {"foreword.yaml": CONFIG, **talk.files})
         with foreword.open(folder) as workspace:
-            workspace.memory.search("hello", Trust.FULL)  # builds the index
+            workspace.memory.search("hello", Audience(clearance=Trust.FULL))  # builds the index
             yield workspace.memory
 
 
@@ -101,7 +102,9 @@ def open_memory(talk: Talk) -> Iterator[Memory]:
 def open_ours(talk: Talk) -> Iterator[Search]:
     """Search the memory as anybody would."""
     with open_memory(talk) as memory:
-        yield lambda question: name_turns(talk, memory.search(question, Trust.FULL, limit=max(DEPTHS)))
+        yield lambda question: name_turns(
+            talk, memory.search(question, Audience(clearance=Trust.FULL), limit=max(DEPTHS))
+        )
 
 
 def name_turns(talk: Talk, found: Iterable[Hit | Passage]) -> list[str]:
@@ -249,13 +252,13 @@ def measure_turns(talks: Sequence[Talk]) -> str:
         with open_memory(talk) as memory:
             for question in talk.questions:
                 wanted = find_evidence(question)
-                turns = name_turns(talk, memory.recall(question["question"], Trust.FULL))
+                turns = name_turns(talk, memory.recall(question["question"], Audience(clearance=Trust.FULL)))
                 found += len(turns)
                 right += len(wanted.intersection(turns))
                 shares.append(len(wanted.intersection(turns)) / len(wanted))
             for question in other.questions:
-                silent.append(not memory.recall(question["question"], Trust.FULL))
-                padding.append(len(memory.search(question["question"], Trust.FULL)))
+                silent.append(not memory.recall(question["question"], Audience(clearance=Trust.FULL)))
+                padding.append(len(memory.search(question["question"], Audience(clearance=Trust.FULL))))
     return (
         f"a turn recalls {found / len(shares):.1f} passages for a question; {right / max(found, 1):.3f} of them answer "
         f"it, and {statistics.mean(shares):.3f} of its evidence is among them\n"

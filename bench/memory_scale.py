@@ -13,6 +13,7 @@ from itertools import accumulate
 
 import foreword
 from foreword.testing import write_files
+from foreword.trust import Audience
 from foreword.words import Trust
 
 DOCUMENTS, CHUNKS, WORDS = 2_000, 50, 25
@@ -65,7 +66,7 @@ def main(_: Sequence[str]) -> int:
         text = sum(map(len, files.values()))
         with foreword.open(folder) as workspace:
             begin = time.perf_counter()
-            workspace.memory.search("hello", Trust.FULL)
+            workspace.memory.search("hello", Audience(clearance=Trust.FULL))
             print(f"{DOCUMENTS * CHUNKS:,} chunks of {text / 1e6:.1f} MB built in {time.perf_counter() - begin:.1f} s")
             workspace.memory.close()
             path = os.path.join(folder, ".foreword", "memory.sqlite")
@@ -81,7 +82,7 @@ def main(_: Sequence[str]) -> int:
 def measure(workspace: foreword.Workspace, query: str) -> float:
     """Return the milliseconds of one search."""
     begin = time.perf_counter()
-    workspace.memory.search(query, Trust.FULL, limit=10)
+    workspace.memory.search(query, Audience(clearance=Trust.FULL), limit=10)
     return (time.perf_counter() - begin) * 1_000
 
 
@@ -109,7 +110,7 @@ def change(workspace: foreword.Workspace, folder: str, speech: Speech, number: i
     write_files(folder, {f"memory/{STORE}/{number:05}.md": f"{speech.write()}\n\nxylophone{number}\n"})
     time.sleep(0.6)  # so that the next search looks at the disk
     begin = time.perf_counter()
-    (hit,) = workspace.memory.search(f"xylophone{number}", Trust.FULL, limit=1)
+    (hit,) = workspace.memory.search(f"xylophone{number}", Audience(clearance=Trust.FULL), limit=1)
     if f"xylophone{number}" not in hit.text:
         raise SystemExit("the change was not found")
     return (time.perf_counter() - begin) * 1_000

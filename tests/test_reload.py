@@ -11,6 +11,7 @@ import pytest
 from foreword import Trust, Turn, Workspace
 from foreword.shipped import read_blueprint
 from foreword.testing import make_workspace, write_files
+from foreword.trust import Audience
 from waiting import wait
 
 GOOD = "owner: alice\nusers: {alice: {trust: full}, bob: {trust: familiar}}\n"
@@ -256,16 +257,16 @@ def test_memory_of_before(ws: Workspace) -> None:
     """Who still uses the memory of an earlier configuration is not disturbed, and one index serves both."""
     edit(ws, "Chess is played on Thursdays.\n", "memory/social/games.md")
     old = ws.memory
-    assert old.search("chess", Trust.FULL)
+    assert old.search("chess", Audience(clearance=Trust.FULL))
     edit(ws, GOOD + "stores: {social: {trust: full}}\n")
     new = ws.memory
     assert new is not old
-    assert [len(one.search("chess", Trust.FAMILIAR)) for one in (old, new)] == [1, 0]
-    assert old.search("chess", Trust.FULL) == new.search("chess", Trust.FULL)
+    assert [len(one.search("chess", Audience(clearance=Trust.FAMILIAR))) for one in (old, new)] == [1, 0]
+    assert old.search("chess", Audience(clearance=Trust.FULL)) == new.search("chess", Audience(clearance=Trust.FULL))
     connections = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
     for number in range(5):
         edit(ws, f"{GOOD}# {number}\n")
-        assert ws.memory.search("chess", Trust.FULL)
+        assert ws.memory.search("chess", Audience(clearance=Trust.FULL))
     assert not connections or len(list(Path("/proc/self/fd").iterdir())) <= connections
 
 
@@ -277,7 +278,7 @@ def test_memory_in_threads(ws: Workspace) -> None:
     def work() -> int:
         found = 0
         while time.monotonic() < end:
-            found += len(ws.memory.search("chess", Trust.FULL))
+            found += len(ws.memory.search("chess", Audience(clearance=Trust.FULL)))
         return found
 
     with ThreadPoolExecutor(4) as pool:

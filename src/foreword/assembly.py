@@ -17,7 +17,7 @@ from foreword.render.layout import UPDATES
 from foreword.report import Row, draw_table, show_row
 from foreword.sources import Missing
 from foreword.sources.passage import Passage
-from foreword.trust import Clearance
+from foreword.trust import Audience, Clearance, find_audience
 from foreword.turn import NO_TOOLS, Turn
 from foreword.wire import Envelope, count_cached, mark, shape
 from foreword.wire.envelope import PROVIDERS, Letter
@@ -46,6 +46,11 @@ class Assembly:
     def clearance(self) -> Clearance:
         """The level this turn was assembled at, and why."""
         return self.plan.clearance
+
+    @property
+    def audience(self) -> Audience:
+        """Who reads the reply: the clearance, and the person where nobody else does."""
+        return find_audience(self.turn, self.plan.clearance.level)
 
     @property
     def system_tokens(self) -> int:

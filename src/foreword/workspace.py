@@ -55,9 +55,9 @@ from foreword.tools import (
 from foreword.tools.instructing import INSTRUCTED
 from foreword.tools.introspection import is_log_tool, name_log_tools
 from foreword.tools.skills import read_skill
-from foreword.trust import has_company
+from foreword.trust import Audience, has_company
 from foreword.turn import NO_TOOLS, Toolset, Turn
-from foreword.words import Mode, Trust, Vocabulary
+from foreword.words import Mode, Vocabulary
 
 CONFIG = "foreword.yaml"
 STATE = ".foreword"
@@ -366,9 +366,9 @@ class Workspace:
                 self._windows[model] = window
                 self.ground = self._lay_ground(self.config, self._text)
 
-    def recall(self, message: str, clearance: Trust, documents: Sequence[Document] = ()) -> Sequence[Passage]:
+    def recall(self, message: str, audience: Audience, documents: Sequence[Document] = ()) -> Sequence[Passage]:
         """Find the few passages of memory, and of further documents, that a message is about."""
-        return self.memory.recall(message, clearance, documents)
+        return self.memory.recall(message, audience, documents)
 
     def _count_with(self, vocabulary: Vocabulary) -> Counter:
         return self._counters.setdefault(vocabulary, Counter(vocabulary, self._shelf))

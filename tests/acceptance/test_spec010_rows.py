@@ -142,7 +142,7 @@ def test_long_term_memory_is_read(tmp_path: Path, way: str, capsys: pytest.Captu
         assembly = workspace.assemble(Turn(user="alice", situation="dm"))
         assert "Rex" not in assembly.prompt.text
         seen = workspace.call(assembly, "read_memory", {}).text
-    assert "- A dog called Rex. (private/inbox/alice/20260218-" in seen
+    assert "- A dog called Rex. (own/full/20260218-" in seen
 
 
 def find_system(request) -> str:

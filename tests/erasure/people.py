@@ -32,6 +32,7 @@ from foreword.store.plans import add_plan
 from foreword.store.state import open_state
 from foreword.store.tasks import replace_tasks
 from foreword.testing import NOON, MovedClock, make_workspace, write_files
+from foreword.trust import Audience
 from foreword.turn import Step, Task, Turn
 from foreword.words import Trust
 
@@ -209,8 +210,8 @@ class People:
         """Save a memory of somebody, and have it indexed."""
         memory = self.workspace.memory
         note = Note(text=text, author=user, clearance=trust, channel="web", session="s", time=self.clock())
-        saved = memory.save(note, memory.find_store(trust))
-        memory.search(text, Trust.FULL)
+        saved = memory.save(note, memory.find_store(Audience(clearance=trust)))
+        memory.search(text, Audience(clearance=Trust.FULL))
         return saved.path
 
     def settle_in(self, user, token):

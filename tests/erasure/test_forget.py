@@ -20,6 +20,7 @@ from foreword.memory.entry import Confirmed
 from foreword.memory.facts import add_fact
 from foreword.sources.provenance import Provenance
 from foreword.testing import make_workspace, write_files
+from foreword.trust import Audience
 from foreword.turn import Turn
 from foreword.words import Trust
 
@@ -209,8 +210,8 @@ def test_a_memory_that_was_promoted(people):
         people.workspace.files, Confirmed(text="Carol is here: owltoken.", origin=Provenance(author="carol"), by="")
     )
     path = people.remember("bob", "zebrabob81 is the name of the cat")
-    people.workspace.memory.promote(path, "social/cat.md", Trust.FULL, "alice")
-    people.workspace.memory.search("cat name", Trust.FULL)
+    people.workspace.memory.promote(path, "social/cat.md", Audience(clearance=Trust.FULL), "alice")
+    people.workspace.memory.search("cat name", Audience(clearance=Trust.FULL))
     forget(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == []
     assert find_token(people.folder, "owltoken")
@@ -224,8 +225,8 @@ def test_a_memory_that_was_added_to_a_note(people):
     before = Path(place).read_text()
     for text, heading in (("zebrabob81 is the name of the cat", "Cats"), ("zebrabob82 is\n\nthe dog", "House")):
         path = people.remember("bob", text)
-        people.workspace.memory.promote(path, "social/NOTE.md", Trust.FULL, "alice", heading)
-    people.workspace.memory.search("cat name", Trust.FULL)
+        people.workspace.memory.promote(path, "social/NOTE.md", Audience(clearance=Trust.FULL), "alice", heading)
+    people.workspace.memory.search("cat name", Audience(clearance=Trust.FULL))
     forget(people.house, "bob")
     assert find_token(people.folder, "zebrabob") == []
     assert Path(place).read_text() == before
@@ -296,7 +297,7 @@ def test_their_own_ledgers_go(people):
 def test_a_search_finds_them_no_more(people):
     """The index has none of their words, and all of the others'."""
     forget(people.house, "bob")
-    (hit,) = people.workspace.memory.search("zebrabob5 like best", Trust.FULL, limit=9)
+    (hit,) = people.workspace.memory.search("zebrabob5 like best", Audience(clearance=Trust.FULL), limit=9)
     assert hit.path.startswith("social/inbox/carol")
 
 

@@ -10,6 +10,7 @@ from people import People, find_token, read_all, sentence
 from foreword.erasure.forgetting import forget, look
 from foreword.store.instructions import find_instructions, replace_instructions
 from foreword.testing import write_files
+from foreword.trust import Audience
 from foreword.words import Trust
 
 NAMES = ("bob", "carol", "dave", "telegram:9")
@@ -50,7 +51,7 @@ class Story:
             people.remember(name, sentence(self.plant(name)))
         elif kind == "promote" and name.isalpha():
             path = people.remember(name, sentence(token := self.plant(name)))
-            people.workspace.memory.promote(path, f"social/{token}.md", Trust.FULL, "alice")
+            people.workspace.memory.promote(path, f"social/{token}.md", Audience(clearance=Trust.FULL), "alice")
         elif kind == "overhear":
             row = (None, "telegram", "kitchen", name, name, sentence(self.plant(name)), "now", None)
             people.do(lambda state: state.execute("INSERT INTO overheard VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row))

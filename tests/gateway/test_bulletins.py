@@ -11,6 +11,7 @@ from foreword.gateway.bulletins import Bulletins, Scribe
 from foreword.memory import Note
 from foreword.testing import NOON, MovedClock, Refuses, Says, write_files
 from foreword.tools.remembering import forget_sent
+from foreword.trust import Audience
 from foreword.words import Trust
 
 CONFIG = """\
@@ -289,7 +290,8 @@ def test_forgotten(tmp_path, stand_in):
         assert await office.look() == 1
         workspace = office.gateway.workspace
         path = "private/will.md"
-        forget_sent(workspace.memory, path, workspace.memory.forget(path, Trust.FULL))
+        owner = Audience(clearance=Trust.FULL, person="alice")
+        forget_sent(workspace.memory, owner, path, workspace.memory.forget(path, owner))
         assert read_rows(tmp_path)[0][2] == ""
         office.clock.move(6 * HOUR)
         assert await office.look() == 1

@@ -1,4 +1,4 @@
-"""One workspace, the same without what is above each clearance, and everything that a turn can see of either."""
+"""One workspace, the same without what an audience may not see, and everything that a turn can see of either."""
 
 import json
 import logging
@@ -13,14 +13,17 @@ from pathlib import Path
 from foreword import Assembly, Turn, Workspace
 from foreword.errors import InputError
 from foreword.memory import Note
+from foreword.sources.own_memory import LEVELS as OWN_LEVELS
+from foreword.sources.own_memory import find_own_level
 from foreword.testing import NOON, make_workspace
 from foreword.tools import BUILT_IN
+from foreword.trust import Audience
 from foreword.words import Trust
 
 CONFIG = """\
 owner: alice
-users: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}
-situations: {dm: {ceiling: full}, group: {ceiling: familiar}, open: {ceiling: public}}
+users: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}, dave: {trust: inner}}
+situations: {dm: {ceiling: full}, phone: {ceiling: familiar}, group: {ceiling: familiar}, open: {ceiling: public}}
 stores: {private: {trust: full}, shared: {trust: inner}, social: {trust: familiar}, vault: {trust: full}}
 memory: {recall: true}
 """
@@ -32,18 +35,42 @@ LEAST = {
     "social": Trust.FAMILIAR,
 }
 FOLDERS = ("private", "vault", "shared", "social")
-TRUSTS = {"alice": Trust.FULL, "carol": Trust.INNER, "bob": Trust.FAMILIAR, "mallory": Trust.PUBLIC, "": Trust.PUBLIC}
-CEILINGS = {"dm": Trust.FULL, "group": Trust.FAMILIAR, "open": Trust.PUBLIC, "nowhere": Trust.PUBLIC}
+TRUSTS = {
+    "alice": Trust.FULL,
+    "carol": Trust.INNER,
+    "dave": Trust.INNER,
+    "bob": Trust.FAMILIAR,
+    "mallory": Trust.PUBLIC,
+    "": Trust.PUBLIC,
+}
+PEOPLE = ("alice", "carol", "dave", "bob")  # those with a memory of their own
+CEILINGS = {
+    "dm": Trust.FULL,
+    "phone": Trust.FAMILIAR,
+    "group": Trust.FAMILIAR,
+    "open": Trust.PUBLIC,
+    "nowhere": Trust.PUBLIC,
+}
 BLUEPRINTS = ("default", "default", "default", "coop", "osa", "spec010", "nova", "moltis")
 WORDS = (
     *("birthday", "lake", "garden", "ring", "tax", "noon", "ferry", "bread", "Carol", "bob", "when", "2026", "may"),
     *("OR", "NOT", '"', "*", "NEAR(", "text:", "🙂", "\0", "\ud800", "private", "facts", ""),
 )
 NAMES = ("A.md", "B.md", "deep/C.md", "inbox/bob/d.md", "inbox/alice/e.md")
-ASKED = (*NAMES, "link.md", "up", "up.md", "up/A.md", "facts.md", "nothing.md", "inbox/bob", "inbox/alice", "P.md", "")
+OWN_NAMES = ("A.md", "familiar/d.md", "inner/e.md", "full/f.md")
+ASKED = (
+    *(*NAMES, *OWN_NAMES, "link.md", "up", "up.md", "up/A.md", "facts.md", "nothing.md", "inbox/bob", "inbox/alice"),
+    *("full", "inner", "bob.md", "alice/A.md", "P.md", ""),
+)
 SHAPES = ("{store}/{name}",) * 6 + (
     *("memory/{store}/{name}", "social/../{store}/{name}", "/{store}/{name}", "{store}/./{name}", "{store}\\{name}"),
     *("../{store}/{name}", "memories.json", "{store}", "social/{name}/../../{store}/A.md"),
+    *(
+        "users/bob/memory/{name}",
+        "users/alice/memory/{name}",
+        "own/../../alice/memory/{name}",
+        "own/../../bob/memory/A.md",
+    ),
 )
 SECTIONS = ("menu", "recall", "core", "files", "memories", "long-term", "facts", "memory", "remaining", "nothing")
 LINKS = {
@@ -53,6 +80,14 @@ LINKS = {
     "facts.md": "../../memories.json",
     "deep/link.md": "../../shared/deep/C.md",
     "round.md": "round.md",
+    "bob.md": "../../users/bob/memory/A.md",
+    "alice": "../../users/alice/memory",
+}
+OWN_LINKS = {
+    "users/carol/memory/bob.md": "../../bob/memory/A.md",
+    "users/carol/memory/higher.md": "full/f.md",
+    "users/dave/memory/bob": "../../bob/memory",
+    "users/bob/memory/private.md": "../../../memory/private/A.md",
 }
 
 
@@ -61,9 +96,22 @@ def mark(store: str) -> str:
     return f"mark{store}"
 
 
-def hide(level: Trust) -> list[str]:
-    """Return the words that a clearance may not see."""
-    return [mark(store) for store, least in LEAST.items() if level < least]
+def mark_own(person: str, level: Trust) -> str:
+    """Return a word that stands in every text of one clearance of a person's own memory and nowhere else."""
+    return f"mark{person}s{level}"
+
+
+def list_marks(audience: Audience, *, seen: bool) -> list[str]:
+    """Return the words that an audience may see, or those that it may not."""
+    level = audience.clearance
+    stores = {mark(store): level >= least for store, least in LEAST.items()}
+    own = {mark_own(name, least): level >= least and name == audience.person for name in PEOPLE for least in OWN_LEVELS}
+    return [word for word, open_ in {**stores, **own}.items() if open_ is seen]
+
+
+def hide(audience: Audience) -> list[str]:
+    """Return the words that an audience may not see."""
+    return list_marks(audience, seen=False)
 
 
 def make_files() -> dict[str, str]:
@@ -75,16 +123,24 @@ def make_files() -> dict[str, str]:
             head = f"---\ndescription: {word} described\ntime: {word}\nchannel: {word}\n---\n"
             text = f"# Heading {word}\n\nThe birthday at the lake, {word}.\n\nA ring, a garden, tax at noon {word}.\n"
             files[f"memory/{store}/{name}"] = f"{head}{text}\nCarol: {word} was on 3 May 2026, at {name}.\n"
+    for person in PEOPLE:
+        for name in OWN_NAMES:
+            word = mark_own(person, find_own_level(f"users/{person}/memory/{name}"))
+            head = f"---\ndescription: {word} described\ntime: {word}\nchannel: {word}\n---\n"
+            text = f"# Heading {word}\n\nThe birthday at the lake, {word}.\n\nA ring, tax at noon {word}.\n"
+            files[f"users/{person}/memory/{name}"] = f"{head}{text}"
     files["memories.json"] = json.dumps([f"A birthday in May, {mark('facts')}", f"The ferry at noon {mark('facts')}"])
     return files
 
 
-def find_least(path: str) -> Trust:
-    """Find the clearance that a file needs."""
-    parts = path.split("/")
+def may_see(path: str, audience: Audience) -> bool:
+    """Whether an audience may see a file."""
+    parts, level = path.split("/"), audience.clearance
     if path == "memories.json":
-        return Trust.INNER
-    return LEAST[parts[1]] if parts[0] == "memory" else Trust.PUBLIC
+        return level >= Trust.INNER
+    if parts[0] == "users":
+        return parts[1] == audience.person and level >= find_own_level(path)
+    return level >= LEAST[parts[1]] if parts[0] == "memory" else True
 
 
 @dataclass
@@ -109,20 +165,23 @@ class Twin:
         """See what has changed on the disk."""
         self.turns.clear()
         self.workspace.refresh(now=True)
-        self.workspace.memory._upkeep.see(*LEAST)
-        self.workspace.memory.search("birthday", Trust.FULL)
+        memory = self.workspace.memory
+        for person in PEOPLE:
+            audience = Audience(clearance=Trust.FULL, person=person)
+            memory._upkeep.see(*memory._open(audience))
+            memory.search("birthday", audience)
 
 
 @dataclass
 class World:
-    """The whole workspace, and one for each clearance from which everything above it was deleted."""
+    """The whole workspace, and one for each audience from which everything was deleted that it may not see."""
 
     whole: Twin
-    less: Mapping[Trust, Twin]
+    less: Mapping[Audience, Twin]
     logged: list[str]
 
     def mirror(self) -> None:
-        """Delete in the others what is above their clearance, then put back everywhere what is gone of the first files.
+        """Delete in the others what their audience may not see, then put back what is gone of the first files.
 
         Each sees the same changes one after the other: what is equally good is found in the order of its indexing.
         """
@@ -136,8 +195,8 @@ class World:
     def _copy(self) -> None:
         self.whole.see()
         files = read_files(self.whole.root)
-        for level, twin in self.less.items():
-            wanted = {path: text for path, text in files.items() if find_least(path) <= level}
+        for audience, twin in self.less.items():
+            wanted = {path: text for path, text in files.items() if may_see(path, audience)}
             held = read_files(twin.root)
             for path in held.keys() - wanted.keys():
                 (twin.root / path).unlink()
@@ -150,7 +209,8 @@ class World:
 
 def read_files(root: Path) -> dict[str, str]:
     """Read the files that a person could edit."""
-    places = [root / "foreword.yaml", root / "AGENTS.md", root / "memories.json", *(root / "memory").rglob("*.md")]
+    places = [root / "foreword.yaml", root / "AGENTS.md", root / "memories.json"]
+    places += [*(root / "memory").rglob("*.md"), *(root / "users").rglob("*.md")]
     plain = [place for place in places if place.is_file() and not place.is_symlink()]
     return {place.relative_to(root).as_posix(): place.read_text() for place in plain}
 
@@ -172,12 +232,12 @@ def make_world(folder: Path) -> Iterator[World]:
     """Make the workspaces, with links from the lowest store to every other, and listen to what is logged."""
     with ExitStack() as stack:
 
-        def make(name: str, level: Trust) -> Twin:
-            files = {path: text for path, text in make_files().items() if find_least(path) <= level}
+        def make(name: str, files: Mapping[str, str]) -> Twin:
             shutil.rmtree(folder / name, ignore_errors=True)
             workspace = stack.enter_context(make_workspace(folder / name, files))
-            for link, target in LINKS.items():
-                place = folder / name / "memory" / "social" / link
+            links = {f"memory/social/{link}": target for link, target in LINKS.items()}
+            for link, target in {**links, **OWN_LINKS}.items():
+                place = folder / name / link
                 place.parent.mkdir(parents=True, exist_ok=True)
                 os.symlink(target, place)
             twin = Twin(workspace)
@@ -191,10 +251,27 @@ def make_world(folder: Path) -> Iterator[World]:
         logger.addHandler(listener)
         logger.setLevel(logging.DEBUG)
         try:
-            yield World(make("whole", Trust.FULL), {level: make(str(level), level) for level in Trust}, logged)
+            files = make_files()
+            less = {
+                one: make(f"{one.clearance}-{one.person}", {path: files[path] for path in files if may_see(path, one)})
+                for one in list_audiences()
+            }
+            yield World(make("whole", files), less, logged)
         finally:
             logger.removeHandler(listener)
             logger.setLevel(before)
+
+
+def list_audiences() -> list[Audience]:
+    """List every audience that the people and situations have."""
+    turns = [(user, situation) for user in TRUSTS for situation in CEILINGS]
+    return list(dict.fromkeys(find_place(user, situation) for user, situation in turns))
+
+
+def find_place(user: str, situation: str) -> Audience:
+    """Find who reads in a situation; who is public has nothing that is their own."""
+    level = min(TRUSTS[user], CEILINGS[situation])
+    return Audience(clearance=level, person=user if level and situation != "group" else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,9 +288,14 @@ class Case:
     blueprint: str = "default"
 
     @property
+    def audience(self) -> Audience:
+        """The clearance that this person has there, and the person where nobody else reads."""
+        return find_place(self.user, self.situation)
+
+    @property
     def level(self) -> Trust:
         """The clearance that this person has there."""
-        return min(TRUSTS[self.user], CEILINGS[self.situation])
+        return self.audience.clearance
 
     @property
     def turn(self) -> Turn:
@@ -225,8 +307,8 @@ class Case:
 def draw(dice: random.Random) -> Case:
     """Draw one case; who asks knows every hidden word and every path, and writes the words in capitals."""
     user, situation = dice.choice(list(TRUSTS)), dice.choice(list(CEILINGS))
-    store = dice.choice([*LEAST, "", "nope"])
-    hidden = [word.upper() for word in hide(min(TRUSTS[user], CEILINGS[situation]))]
+    store = dice.choice([*LEAST, "own", "own", "", "nope"])
+    hidden = [word.upper() for word in hide(find_place(user, situation))]
     return Case(
         surface=dice.choice(EVERY),
         user=user,
@@ -246,7 +328,7 @@ def use(twin: Twin, case: Case, name: str, **arguments: object) -> str:
 
 def search(twin: Twin, case: Case) -> str:
     """Search with the tool and without: results, their order, their scores."""
-    hits = twin.workspace.memory.search(case.query, case.level, limit=case.number, store=case.store)
+    hits = twin.workspace.memory.search(case.query, case.audience, limit=case.number, store=case.store)
     return f"{hits!r}\n{use(twin, case, 'memory_search', query=case.query, store=case.store, limit=case.number)}"
 
 
@@ -263,15 +345,16 @@ def read_section(twin: Twin, case: Case) -> str:
 def show_list(twin: Twin, case: Case) -> str:
     """List a store with the tool and without."""
     memory = twin.workspace.memory
-    lines = memory.menu(case.level, twin.workspace.ground.measure("openai:gpt-5"), case.store)
+    lines = memory.menu(case.audience, twin.workspace.ground.measure("openai:gpt-5"), case.store)
     return f"{lines}\n{use(twin, case, 'memory_list', store=case.store)}"
 
 
 def read(twin: Twin, case: Case) -> str:
     """Read what was saved for a person, and what waits for review."""
     memory = twin.workspace.memory
-    entries = [*memory.entries(case.level), *memory.find_own(case.user, case.level)]
-    return f"{entries!r}\n{use(twin, case, 'read_memory')}"
+    entries = [*memory.entries(case.audience), *memory.find_own(case.user, case.audience)]
+    told = (entries, memory.take_stock(case.audience), memory.survey(case.level).paths)
+    return f"{told!r}\n{use(twin, case, 'read_memory')}"
 
 
 def prompt(twin: Twin, case: Case) -> str:
@@ -285,32 +368,44 @@ def prompt(twin: Twin, case: Case) -> str:
 
 def save(twin: Twin, case: Case) -> str:
     """Save something that only the clearance of the turn may see."""
-    own = twin.workspace.memory.find_store(case.level)
-    text = f"Note {case.number} on the lake, {mark(own)}"
-    return use(twin, case, "save_memory", text=text, store=case.store)
+    store = twin.workspace.memory.find_store(case.audience)
+    word = mark_own(case.user, case.level) if store == "own" else mark(store)
+    return use(twin, case, "save_memory", text=f"Note {case.number} on the lake, {word}")
+
+
+def share(twin: Twin, case: Case) -> str:
+    """Share an entry, or try to share a path; words that are shared have no mark any more."""
+    memory = twin.workspace.memory
+    use(twin, case, "save_memory", text=f"Ferry {case.number} at noon")
+    own = [entry.path for entry in memory.find_own(case.user, case.audience) if "mark" not in entry.text]
+    path = own[case.number % len(own)] if own and case.number > 5 else case.path
+    entry = next((one for one in memory.find_own(case.user, case.audience) if one.path == path), None)
+    return "" if entry and "mark" in entry.text else use(twin, case, "share_memory", path=path, store=case.store)
 
 
 def forget(twin: Twin, case: Case) -> str:
     """Forget a path, or an entry that is there."""
-    own = [entry.path for entry in twin.workspace.memory.entries(case.level)]
+    memory = twin.workspace.memory
+    own = [entry.path for entry in (*memory.entries(case.audience), *memory.find_own(case.user, case.audience))]
     return use(twin, case, "forget_memory", path=own[case.number % len(own)] if own and case.number > 10 else case.path)
 
 
 def promote(twin: Twin, case: Case) -> str:
     """Promote an entry to a store that has no more readers than its own."""
-    entries = [entry.path for entry in twin.workspace.memory.entries(case.level)]
+    entries = [entry.path for entry in twin.workspace.memory.entries(case.audience)]
     path = entries[case.number % len(entries)] if entries and case.number > 5 else case.path
     origin = LEAST.get(path.partition("/")[0], Trust.PUBLIC)
     target = case.store if LEAST.get(case.store, Trust.PUBLIC) >= origin else "private"
     place = "memories.json" if target == "facts" else f"{target}/P.md"
-    return repr(twin.workspace.memory.promote(path, place, case.level, case.user))
+    return repr(twin.workspace.memory.promote(path, place, case.audience, case.user))
 
 
 def save_note(twin: Twin, case: Case) -> str:
     """Save a note as the library does, in a store that the clearance may see."""
-    if case.store not in twin.workspace.memory.open_to(case.level):
+    if case.store not in twin.workspace.memory.open_to(case.audience):
         return ""
-    note = Note(text=f"Ferry {case.number}, {mark(case.store)}", author=case.user, clearance=case.level, time=NOON)
+    word = mark_own(case.user, case.level) if case.store == "own" else mark(case.store)
+    note = Note(text=f"Ferry {case.number}, {word}", author=case.user, clearance=case.level, time=NOON)
     return repr(twin.workspace.memory.save(note, case.store))
 
 
@@ -324,6 +419,7 @@ LOOKING: Mapping[str, Callable[[Twin, Case], str]] = {
 }
 CHANGING: Mapping[str, Callable[[Twin, Case], str]] = {
     "save": save,
+    "share": share,
     "note": save_note,
     "forget": forget,
     "promote": promote,
@@ -343,16 +439,16 @@ def show(world: World, twin: Twin, case: Case) -> str:
 
 
 def find_leak(world: World, seed: int, cases: int) -> str:
-    """Try generated cases, and return the first that shows what is above its clearance, or nothing."""
+    """Try generated cases, and return the first that shows what its audience may not see, or nothing."""
     dice = random.Random(seed)
     for _ in range(cases):
         case = draw(dice)
         shown = show(world, world.whole, case)
-        for word in hide(case.level):
+        for word in hide(case.audience):
             if word in shown:
                 return f"{case} shows {word}"
-        if shown != show(world, world.less[case.level], case):
-            return f"{case} changes with what is above it"
+        if shown != show(world, world.less[case.audience], case):
+            return f"{case} changes with what its audience may not see"
         if case.surface in CHANGING:
             world.mirror()
     return ""

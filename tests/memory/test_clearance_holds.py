@@ -1,4 +1,4 @@
-"""The claim that no text above a clearance is shown by anything, or changes anything, over generated cases."""
+"""The claim that no text that an audience may not see is shown or changes anything, over generated cases."""
 
 import os
 import random
@@ -13,6 +13,8 @@ from clearance_world import (
     FOLDERS,
     LEAST,
     LOOKING,
+    OWN_NAMES,
+    PEOPLE,
     TRUSTS,
     Case,
     Twin,
@@ -20,6 +22,8 @@ from clearance_world import (
     draw,
     find_leak,
     hide,
+    list_audiences,
+    list_marks,
     make_world,
     show,
 )
@@ -27,11 +31,14 @@ from clearance_world import (
 from foreword import Workspace
 from foreword.cli import main
 from foreword.memory import Memory
+from foreword.memory import memory as memory_module
 from foreword.memory.index import Figures
 from foreword.memory.sqlite_index import SqliteIndex
 from foreword.memory.upkeep import Upkeep
 from foreword.sources import catalogue as menu
+from foreword.sources.own_memory import list_index_stores
 from foreword.sources.trace import Reader
+from foreword.trust import Audience, clearance
 from foreword.words import Trust
 
 SOAK = bool(os.environ.get("FOREWORD_SOAK"))
@@ -41,32 +48,33 @@ SPOKEN = 500 if SOAK else 60  # cases at the command line
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """A workspace, and the same without what is above each clearance."""
+    """A workspace, and the same without what each audience may not see."""
     with make_world(tmp_path) as made:
         yield made
 
 
 def test_nothing_from_above(world: World) -> None:
-    """No result, list, prompt, report, error, notice or log shows a text above the clearance, or changes with one."""
+    """No result, list, prompt, report, error, notice or log shows a text of others or above, or changes with one."""
     assert find_leak(world, 1, CASES) == ""
 
 
 @pytest.mark.parametrize("user", TRUSTS)
 @pytest.mark.parametrize("situation", CEILINGS)
 def test_everybody_sees_their_own(world: World, user: str, situation: str) -> None:
-    """The same cases show everything that a clearance may see, so that silence proves something."""
+    """The same cases show everything that an audience may see, so that silence proves something."""
     case = Case(surface="", user=user, situation=situation, store="", query="birthday May", path="", number=20)
     asked = [replace(case, surface=name) for name in LOOKING]
     asked += [replace(case, surface="get", path=f"{store}/A.md", number=1) for store in FOLDERS]
     asked += [replace(case, surface="get", path="memories.json", number=1)]
+    asked += [replace(case, surface="get", path=f"own/{name}", number=1) for name in OWN_NAMES]
     seen = "\n".join(show(world, world.whole, one) for one in asked)
-    assert {store for store in LEAST if f"mark{store}" in seen} == {
-        store for store, least in LEAST.items() if case.level >= least
-    }
+    shown, hidden = (list_marks(case.audience, seen=one) for one in (True, False))
+    assert [word for word in (*shown, *hidden) if word in seen] == shown
 
 
 Mend = Callable[[pytest.MonkeyPatch], None]
-_open_to, _figures, _find_memories = Memory.open_to, SqliteIndex.figures, menu.find_memories
+_open_to, _open, _figures = Memory.open_to, Memory._open, SqliteIndex.figures
+_find_memories, _list_own = menu.find_memories, menu.list_own
 
 
 def count_everywhere(index: SqliteIndex, store: str) -> Figures:
@@ -76,18 +84,34 @@ def count_everywhere(index: SqliteIndex, store: str) -> Figures:
 
 MUTATIONS: dict[str, Mend] = {
     "the clearance of a search": lambda patch: patch.setattr(
-        Memory, "open_to", lambda self, _, store="": _open_to(self, Trust.FULL, store)
+        Memory,
+        "open_to",
+        lambda self, audience, store="": _open_to(self, replace(audience, clearance=Trust.FULL), store),
+    ),
+    "the person of a search": lambda patch: patch.setattr(
+        Memory, "_open", lambda self, audience, store="": _open(self, replace(audience, person="bob"), store)
+    ),
+    "the company of a turn": lambda patch: patch.setattr(clearance, "has_company", lambda _: False),
+    "the clearance of one's own memory": lambda patch: patch.setattr(
+        memory_module, "list_index_stores", lambda person, _: list_index_stores(person, Trust.FULL)
+    ),
+    "the clearance of one's own files": lambda patch: patch.setattr(
+        menu, "list_own", lambda person, _, files: _list_own(person, Trust.FULL, files)
     ),
     "the clearance of facts": lambda patch: patch.setattr(
         Memory,
         "open_to",
-        lambda self, level, store="": sorted({*_open_to(self, level, store), *({"facts"} & {store or "facts"})}),
+        lambda self, one, store="": sorted({*_open_to(self, one, store), *({"facts"} & {store or "facts"})}),
     ),
     "one table for each store": lambda patch: patch.setattr(SqliteIndex, "figures", count_everywhere),
     "the look at links of a search": lambda patch: patch.setattr(Upkeep, "_holds", lambda *_: True),
     "the look at links of a turn": lambda patch: patch.setattr(Reader, "_may_follow", lambda *_: True),
     "the clearance of a recall": lambda patch: patch.setattr(
-        Workspace, "recall", lambda self, message, _, documents: self.memory.recall(message, Trust.FULL, documents)
+        Workspace,
+        "recall",
+        lambda self, message, audience, documents: self.memory.recall(
+            message, replace(audience, clearance=Trust.FULL), documents
+        ),
     ),
     "the clearance of the menu": lambda patch: patch.setattr(
         menu, "find_memories", lambda view: _find_memories(replace(view, clearance=Trust.FULL))
@@ -103,20 +127,22 @@ def test_it_would_be_seen(world: World, monkeypatch: pytest.MonkeyPatch, name: s
     assert find_leak(world, 1, 2_000).startswith("Case(")
 
 
-@pytest.mark.parametrize("level", Trust)
-def test_rows_above_are_never_fetched(world: World, level: Trust) -> None:
-    """The clearance is part of the query: no statement names the tables of a store above it."""
+@pytest.mark.parametrize("audience", list_audiences(), ids=lambda one: f"{one.clearance}-{one.person or 'company'}")
+def test_rows_of_others_are_never_fetched(world: World, audience: Audience) -> None:
+    """The audience is part of the query: no statement names the tables of a store that it may not see."""
     memory = world.whole.workspace.memory
-    memory.search("birthday", Trust.FULL)
+    world.whole.see()
     said: list[str] = []
     base = memory._upkeep._opened.index._base
     base.set_trace_callback(said.append)
-    memory._upkeep.see(*LEAST)
-    for store in ("", *LEAST):
-        memory.search("birthday lake May", level, limit=20, store=store)
+    memory._upkeep.see(*memory._open(audience))
+    for store in ("", "own", *LEAST):
+        memory.search("birthday lake May", audience, limit=20, store=store)
     base.set_trace_callback(None)
-    named = {store for store in LEAST if any(store.encode().hex() in one or f"'{store}'" in one for one in said)}
-    assert named == {store for store, least in LEAST.items() if level >= least}
+    stores = [*LEAST, *(store for person in PEOPLE for store in list_index_stores(person, Trust.FULL))]
+    named = {one for one in stores if any(f"_{one.encode().hex()} " in f"{s} " or f"'{one}'" in s for s in said)}
+    own = list_index_stores(audience.person, audience.clearance)
+    assert named == {*own, *(store for store, least in LEAST.items() if audience.clearance >= least)}
 
 
 def test_same_words(world: World) -> None:
@@ -126,6 +152,18 @@ def test_same_words(world: World) -> None:
         above, absent = (show(world, world.whole, replace(case, path=path)) for path in (case.path, "private/Z.md"))
         assert above.replace("A.md", "Z.md") == absent
         assert "there is no" in above
+
+
+def test_same_words_for_the_memory_of_others(world: World) -> None:
+    """In company, and for who has nothing, one's own memory gets the words of a store that does not exist."""
+    for name in ("search", "get", "section", "list", "forget", "share"):
+        for user, situation in (("alice", "group"), ("bob", "group"), ("mallory", "dm")):
+            case = Case(
+                surface=name, user=user, situation=situation, store="own", query="lake", path="own/A.md", number=1
+            )
+            own = show(world, world.whole, case)
+            absent = show(world, world.whole, replace(case, store="gone", path="gone/A.md"))
+            assert own.replace("own", "gone") == absent.replace("own", "gone")
 
 
 CONFIRMED = re.compile(r"(?<=alice, )[0-9T:+-]+")  # when an entry is confirmed
@@ -150,7 +188,7 @@ def speak(twin: Twin, case: Case, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_nothing_at_the_command_line(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command line shows nothing above a clearance, nor does anything that it says change with it."""
+    """The command line shows nothing that an audience may not see, nor does anything that it says change with it."""
     dice = random.Random(2)
     for _ in range(SPOKEN):
         case = draw(dice)
@@ -158,7 +196,7 @@ def test_nothing_at_the_command_line(world: World, capsys: pytest.CaptureFixture
             continue
         world.logged.clear()
         said = speak(world.whole, case, capsys)
-        assert not [word for word in hide(case.level) if word in "\n".join([said, *world.logged])], case
-        assert said == speak(world.less[case.level], case, capsys), case
+        assert not [word for word in hide(case.audience) if word in "\n".join([said, *world.logged])], case
+        assert said == speak(world.less[case.audience], case, capsys), case
         if case.surface in ("prompt", "section"):  # something was promoted or forgotten
             world.mirror()

@@ -11,6 +11,7 @@ from foreword import Workspace
 from foreword.errors import InputError
 from foreword.memory import Hit
 from foreword.testing import NOON, make_workspace
+from foreword.trust import Audience
 from foreword.words import Trust
 
 ROUNDS = 300 if os.environ.get("FOREWORD_SOAK") else 12
@@ -34,7 +35,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 def ask(workspace: Workspace) -> list[Hit]:
     """Ask the same question as always."""
-    return workspace.memory.search(QUERY, Trust.FULL, limit=10)
+    return workspace.memory.search(QUERY, Audience(clearance=Trust.FULL), limit=10)
 
 
 def overwrite(whole: bytes, dice: random.Random) -> bytes:

@@ -17,6 +17,7 @@ from foreword.memory.entry import Confirmed
 from foreword.memory.facts import add_fact
 from foreword.sources.provenance import Provenance
 from foreword.testing import NOON, make_workspace
+from foreword.trust import Audience
 from foreword.words import Trust
 
 FACTS = "memories.json"
@@ -37,7 +38,7 @@ def ws(tmp_path: Path) -> Iterator[Workspace]:
 def promote(ws: Workspace, text: str) -> None:
     """Save an entry and promote it."""
     saved = ws.memory.save(Note(text=text, author="bob", clearance=Trust.FAMILIAR, time=NOON), "social")
-    ws.memory.promote(saved.path, FACTS, Trust.FULL, "alice")
+    ws.memory.promote(saved.path, FACTS, Audience(clearance=Trust.FULL), "alice")
 
 
 def read(ws: Workspace) -> object:
@@ -50,8 +51,8 @@ def test_promoted(ws: Workspace) -> None:
     """An entry becomes a fact on one line, is found as one at once, and its file is gone."""
     promote(ws, "The ferry\nleaves at noon.")
     assert read(ws) == ["Carol likes rye.", "The ferry leaves at noon."]
-    assert [hit.path for hit in ws.memory.search("ferry", Trust.INNER, limit=1)] == [FACTS]
-    assert list(ws.memory.entries(Trust.FULL)) == []
+    assert [hit.path for hit in ws.memory.search("ferry", Audience(clearance=Trust.INNER), limit=1)] == [FACTS]
+    assert list(ws.memory.entries(Audience(clearance=Trust.FULL))) == []
 
 
 @pytest.mark.parametrize("text", ["Carol likes\nrye.", "x" * 201])
@@ -60,7 +61,7 @@ def test_refused(ws: Workspace, text: str) -> None:
     with pytest.raises(InputError):
         promote(ws, text)
     assert read(ws) == ["Carol likes rye."]
-    assert len(list(ws.memory.entries(Trust.FULL))) == 1
+    assert len(list(ws.memory.entries(Audience(clearance=Trust.FULL)))) == 1
 
 
 @pytest.mark.parametrize("text", ["{}", "nonsense", "[1]", '{"memories": []}'])
@@ -124,11 +125,12 @@ PROMOTER = """
 import sys, foreword
 from foreword.memory import Note
 from foreword.testing import NOON
+from foreword.trust import Audience
 from foreword.words import Trust
 with foreword.open(sys.argv[1]) as ws:
     for number in range(25):
         note = Note(text=f"{sys.argv[2]} saw comet {number}.", author="bob", clearance=Trust.FAMILIAR, time=NOON)
-        ws.memory.promote(ws.memory.save(note, "social").path, "memories.json", Trust.FULL, "alice")
+        ws.memory.promote(ws.memory.save(note, "social").path, "memories.json", Audience(clearance=Trust.FULL), "alice")
 """
 
 
@@ -149,11 +151,12 @@ def test_two_processes(ws: Workspace) -> None:
 FULL_DISK = """
 import resource, sys, foreword
 from foreword.errors import InputError
+from foreword.trust import Audience
 from foreword.words import Trust
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), int(sys.argv[3])))
 ws = foreword.open(sys.argv[1])
 try:
-    ws.memory.promote(sys.argv[2], sys.argv[4], Trust.FULL, "alice")
+    ws.memory.promote(sys.argv[2], sys.argv[4], Audience(clearance=Trust.FULL), "alice")
 except InputError as error:
     print(error)
 """
@@ -174,5 +177,5 @@ def test_full_disk(ws: Workspace, room: int, target: str) -> None:
     assert Path(ws.files.root, FACTS).read_text() == before
     files = [path.name for path in Path(ws.files.root).rglob("*") if path.is_file() and ".foreword" not in path.parts]
     assert sorted(files) == sorted(["foreword.yaml", FACTS, Path(saved.path).name])
-    ws.memory.promote(saved.path, target, Trust.FULL, "alice")
-    assert ws.memory.search("ferry", Trust.FULL)[0].path == target
+    ws.memory.promote(saved.path, target, Audience(clearance=Trust.FULL), "alice")
+    assert ws.memory.search("ferry", Audience(clearance=Trust.FULL))[0].path == target

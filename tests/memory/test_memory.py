@@ -15,6 +15,7 @@ from foreword.errors import InputError
 from foreword.memory import Note
 from foreword.memory.upkeep import BATCH
 from foreword.testing import NOON, make_workspace, write_files
+from foreword.trust import Audience
 from foreword.words import Trust
 from foreword.workspace import open_workspace
 
@@ -39,12 +40,12 @@ def note(text: str, author: str = "bob", clearance: Trust = Trust.FAMILIAR) -> N
 
 def find(ws: Workspace, query: str, clearance: Trust = Trust.FULL, **more: object) -> list[str]:
     """Search, and return the paths."""
-    return [hit.path for hit in ws.memory.search(query, clearance, **more)]
+    return [hit.path for hit in ws.memory.search(query, Audience(clearance=clearance), **more)]
 
 
 def test_found(ws: Workspace) -> None:
     """A passage is found with its place and heading."""
-    (hit,) = ws.memory.search("When is Carol's birthday?", Trust.FAMILIAR, limit=1)
+    (hit,) = ws.memory.search("When is Carol's birthday?", Audience(clearance=Trust.FAMILIAR), limit=1)
     assert (hit.path, hit.first, hit.last, hit.heading) == ("social/PEOPLE.md", 3, 3, "People")
     assert (hit.text, hit.provenance) == ("Carol's birthday is on 14 March.", None)
 
@@ -107,7 +108,7 @@ def test_own_write_at_once(ws: Workspace) -> None:
     """What was saved is found by the very next search, with its origin."""
     find(ws, "anything")
     saved = ws.memory.save(note("The ferry leaves at noon."), "social")
-    (hit,) = ws.memory.search("ferry", Trust.FAMILIAR)
+    (hit,) = ws.memory.search("ferry", Audience(clearance=Trust.FAMILIAR))
     assert (hit.path, hit.text) == (saved.path, "The ferry leaves at noon.")
     assert str(hit.provenance) == "unreviewed, saved for bob at familiar, 2026-11-15"
 
@@ -171,12 +172,12 @@ def test_links(ws: Workspace) -> None:
     os.symlink("/etc/passwd", memory / "social" / "etc.md")
     os.symlink(memory / "social" / "PEOPLE.md", memory / "social" / "inside.md")
     assert find(ws, "Lisbon surprise", Trust.FAMILIAR) == []
-    menu = "\n".join(ws.memory.menu(Trust.FAMILIAR, ws.ground.measure("openai:gpt-5")))
+    menu = "\n".join(ws.memory.menu(Audience(clearance=Trust.FAMILIAR), ws.ground.measure("openai:gpt-5")))
     assert "inside.md" in menu
     assert not any(name in menu for name in ("fun", "folder", "etc", "Diary"))
     for path in ("social/fun.md", "social/folder/DIARY.md", "social/etc.md"):
         with pytest.raises(InputError, match="there is no"):
-            ws.memory.forget(path, Trust.FAMILIAR)
+            ws.memory.forget(path, Audience(clearance=Trust.FAMILIAR))
     assert (memory / "private" / "DIARY.md").exists()
 
 
@@ -207,7 +208,7 @@ prompt: {files: [{path: memory/social/secret.md, trust: full}]}
 def test_forget_elsewhere(ws: Workspace, path: str) -> None:
     """What is above the clearance cannot be forgotten, in the words for what does not exist."""
     with pytest.raises(InputError) as caught:
-        ws.memory.forget(path, Trust.FAMILIAR)
+        ws.memory.forget(path, Audience(clearance=Trust.FAMILIAR))
     assert str(caught.value) == f"there is no {path!r} here"
 
 
@@ -215,7 +216,7 @@ def test_forgotten(ws: Workspace) -> None:
     """What is forgotten is in no file any more, the index included."""
     saved = ws.memory.save(note("Xanthippe keeps ocelots."), "social")
     assert find(ws, "ocelots") == [saved.path]
-    ws.memory.forget(saved.path, Trust.FAMILIAR)
+    ws.memory.forget(saved.path, Audience(clearance=Trust.FAMILIAR))
     assert find(ws, "ocelots") == []
     files = [path for path in Path(ws.files.root).rglob("*") if path.is_file()]
     assert not [path for path in files if b"ocelot" in path.read_bytes() or b"anthipp" in path.read_bytes()]
@@ -224,10 +225,11 @@ def test_forgotten(ws: Workspace) -> None:
 def test_promoted(ws: Workspace) -> None:
     """A promoted entry is the owner's word: it leaves the inbox and has no origin any more."""
     saved = ws.memory.save(note("The ferry leaves at noon."), "social")
-    assert ws.memory.promote(saved.path, "shared/FERRY.md", Trust.FULL, "alice").target == "shared/FERRY.md"
-    (hit,) = ws.memory.search("ferry", Trust.FULL)
+    change = ws.memory.promote(saved.path, "shared/FERRY.md", Audience(clearance=Trust.FULL), "alice")
+    assert change.target == "shared/FERRY.md"
+    (hit,) = ws.memory.search("ferry", Audience(clearance=Trust.FULL))
     assert (hit.path, hit.provenance) == ("shared/FERRY.md", None)
-    assert list(ws.memory.entries(Trust.FULL)) == []
+    assert list(ws.memory.entries(Audience(clearance=Trust.FULL))) == []
     text = (Path(ws.files.root) / "memory/shared/FERRY.md").read_text()
     assert 'confirmed: "alice, 2026-11-15T12:00:00+00:00"' in text
     assert 'author: "bob"' in text
@@ -237,16 +239,18 @@ def test_promoted_to_the_facts(ws: Workspace) -> None:
     """A short entry can become one of the facts that all agents share; a long one and a known one cannot."""
     path = Path(ws.files.root) / "memories.json"
     for text in ("The ferry leaves at noon.", "The key is under the stone."):
-        ws.memory.promote(ws.memory.save(note(text), "social").path, "memories.json", Trust.FULL, "alice")
+        ws.memory.promote(
+            ws.memory.save(note(text), "social").path, "memories.json", Audience(clearance=Trust.FULL), "alice"
+        )
     facts = [fact["text"] for fact in json.loads(path.read_text())]
     assert facts == ["The ferry leaves at noon.", "The key is under the stone."]
-    assert ws.memory.search("ferry", Trust.FULL)[0].text == "The ferry leaves at noon."
-    assert ws.memory.search("key stone", Trust.INNER)[0].first == 2
-    assert ws.memory.search("ferry", Trust.FAMILIAR) == []
+    assert ws.memory.search("ferry", Audience(clearance=Trust.FULL))[0].text == "The ferry leaves at noon."
+    assert ws.memory.search("key stone", Audience(clearance=Trust.INNER))[0].first == 2
+    assert ws.memory.search("ferry", Audience(clearance=Trust.FAMILIAR)) == []
     for text in ("The ferry leaves at noon.", "long " * 50):
         saved = ws.memory.save(note(text), "social")
         with pytest.raises(InputError):
-            ws.memory.promote(saved.path, "memories.json", Trust.FULL, "alice")
+            ws.memory.promote(saved.path, "memories.json", Audience(clearance=Trust.FULL), "alice")
     assert len(json.loads(path.read_text())) == 2
 
 
@@ -266,7 +270,7 @@ def test_not_promoted(ws: Workspace, target: str) -> None:
     """An entry stays where it is if its new place is none, or is taken."""
     saved = ws.memory.save(note("The ferry leaves at noon."), "social")
     with pytest.raises(InputError):
-        ws.memory.promote(saved.path, target, Trust.FULL, "alice")
+        ws.memory.promote(saved.path, target, Audience(clearance=Trust.FULL), "alice")
     assert find(ws, "ferry") == [saved.path]
 
 
@@ -275,7 +279,7 @@ def test_promotion_above_the_clearance(ws: Workspace) -> None:
     saved = ws.memory.save(note("The ring is in the drawer.", "alice", Trust.FULL), "private")
     for path in (saved.path, "private/inbox/alice/nothing.md", "private/DIARY.md"):
         with pytest.raises(InputError) as caught:
-            ws.memory.promote(path, "social/RING.md", Trust.FAMILIAR, "alice")
+            ws.memory.promote(path, "social/RING.md", Audience(clearance=Trust.FAMILIAR), "alice")
         assert str(caught.value) == f"there is no entry {path!r} that waits for review"
 
 
@@ -320,12 +324,13 @@ WRITER = """
 import sys, foreword
 from foreword.memory import Note
 from foreword.testing import NOON
+from foreword.trust import Audience
 from foreword.words import Trust
 with foreword.open(sys.argv[1]) as ws:
     for number in range(15):
         text = f"{sys.argv[2]} saw comet{sys.argv[2]}{number}."
         ws.memory.save(Note(text=text, author=sys.argv[2], clearance=Trust.FAMILIAR, time=NOON), "social")
-        assert ws.memory.search(f"comet{sys.argv[2]}{number}", Trust.FAMILIAR)[0].text == text
+        assert ws.memory.search(f"comet{sys.argv[2]}{number}", Audience(clearance=Trust.FAMILIAR))[0].text == text
 """
 
 
@@ -335,7 +340,7 @@ def test_two_processes(ws: Workspace) -> None:
     both = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True) for name in ("ada", "ben")]
     ends = [process.communicate(timeout=120)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
-    assert len(list(ws.memory.entries(Trust.FULL))) == 30
+    assert len(list(ws.memory.entries(Audience(clearance=Trust.FULL)))) == 30
     assert len(find(ws, "comet saw ada ben", limit=50)) == 30
 
 
@@ -343,17 +348,18 @@ MIXED = """
 import sys, foreword
 from foreword.memory import Note
 from foreword.testing import NOON
+from foreword.trust import Audience
 from foreword.words import Trust
 name = sys.argv[2]
 with foreword.open(sys.argv[1]) as ws:
     for number in range(12):
         note = Note(text=f"{name} saw comet {number}.", author=name, clearance=Trust.FAMILIAR, time=NOON)
         path = ws.memory.save(note, "social").path
-        ws.memory.search("comet birthday", Trust.FULL, limit=50)
+        ws.memory.search("comet birthday", Audience(clearance=Trust.FULL), limit=50)
         if number % 3 == 1:
-            ws.memory.forget(path, Trust.FULL)
+            ws.memory.forget(path, Audience(clearance=Trust.FULL))
         if number % 3 == 2:
-            ws.memory.promote(path, f"shared/{name}-{number}.md", Trust.FULL, "alice")
+            ws.memory.promote(path, f"shared/{name}-{number}.md", Audience(clearance=Trust.FULL), "alice")
     assert not ws.memory.notice, ws.memory.notice
 """
 
@@ -366,8 +372,8 @@ def test_three_processes(ws: Workspace) -> None:
     assert [process.returncode for process in every] == [0, 0, 0], ends
     ws.refresh(now=True)
     texts = {f"{name} saw comet {number}." for name in names for number in range(12) if number % 3 != 1}
-    assert {hit.text for hit in ws.memory.search("saw comet", Trust.FULL, limit=50)} == texts
-    assert len(list(ws.memory.entries(Trust.FULL))) == 12
+    assert {hit.text for hit in ws.memory.search("saw comet", Audience(clearance=Trust.FULL), limit=50)} == texts
+    assert len(list(ws.memory.entries(Audience(clearance=Trust.FULL)))) == 12
 
 
 SAME = """
@@ -390,7 +396,7 @@ def test_two_processes_with_the_same_words(ws: Workspace) -> None:
     ]
     ends = [process.communicate(timeout=120)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
-    assert len(list(ws.memory.entries(Trust.FULL))) == 40
+    assert len(list(ws.memory.entries(Audience(clearance=Trust.FULL)))) == 40
 
 
 def test_saved_by_another_in_this_moment(ws: Workspace) -> None:
@@ -410,12 +416,13 @@ import resource, sys, foreword
 from foreword.errors import InputError
 from foreword.memory import Note
 from foreword.testing import NOON
+from foreword.trust import Audience
 from foreword.words import Trust
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
 ws = foreword.open(sys.argv[1])
 for act in (
     lambda: ws.memory.save(Note(text="ocelot " * 2_000, author="bob", clearance=Trust.FAMILIAR, time=NOON), "social"),
-    lambda: ws.memory.search("birthday", Trust.FULL),
+    lambda: ws.memory.search("birthday", Audience(clearance=Trust.FULL)),
 ):
     try:
         act()
@@ -441,10 +448,11 @@ def test_full_disk(ws: Workspace, room: int) -> None:
 FORGETTER = """
 import resource, sys, foreword
 from foreword.errors import InputError
+from foreword.trust import Audience
 from foreword.words import Trust
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 try:
-    foreword.open(sys.argv[1]).memory.forget(sys.argv[2], Trust.FULL)
+    foreword.open(sys.argv[1]).memory.forget(sys.argv[2], Audience(clearance=Trust.FULL))
 except InputError as error:
     print(error)
 """
@@ -462,7 +470,7 @@ def test_forgotten_on_a_full_disk(ws: Workspace) -> None:
     done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("the memory index cannot be used: ")
-    ws.memory.forget(saved.path, Trust.FULL)
+    ws.memory.forget(saved.path, Audience(clearance=Trust.FULL))
     files = [path for path in Path(ws.files.root).rglob("*") if path.is_file()]
     assert not [path for path in files if b"ocelot" in path.read_bytes()]
 
@@ -482,10 +490,17 @@ def test_not_to_be_written(ws: Workspace) -> None:
 
 def test_store_of_a_clearance(ws: Workspace) -> None:
     """A save belongs in the store of its clearance; public has none."""
-    stores = [ws.memory.find_store(level) for level in (Trust.FAMILIAR, Trust.INNER, Trust.FULL)]
+    stores = [
+        ws.memory.find_store(level)
+        for level in (
+            Audience(clearance=Trust.FAMILIAR),
+            Audience(clearance=Trust.INNER),
+            Audience(clearance=Trust.FULL),
+        )
+    ]
     assert stores == ["social", "shared", "private"]
     with pytest.raises(InputError, match="nothing can be remembered"):
-        ws.memory.find_store(Trust.PUBLIC)
+        ws.memory.find_store(Audience(clearance=Trust.PUBLIC))
     with pytest.raises(InputError, match="there is no store"):
         ws.memory.save(note("x"), "nope")
 
@@ -494,12 +509,19 @@ def test_stock(ws: Workspace) -> None:
     """The stock says what a clearance's stores hold and how much of it is indexed as it is now."""
 
     def tell() -> list[tuple[str, int, int, int]]:
-        return [(s.store, s.documents, s.unreviewed, s.indexed) for s in ws.memory.take_stock(Trust.FAMILIAR)]
+        return [
+            (s.store, s.documents, s.unreviewed, s.indexed)
+            for s in ws.memory.take_stock(Audience(clearance=Trust.FAMILIAR))
+        ]
 
     assert tell() == [("social", 1, 0, 0)]
-    ws.memory.search("bicycles", Trust.FAMILIAR)
+    ws.memory.search("bicycles", Audience(clearance=Trust.FAMILIAR))
     assert tell() == [("social", 1, 0, 1)]
     ws.memory.save(Note(text="Rye.", author="bob", clearance=Trust.FAMILIAR, time=NOON), "social")
     assert tell() == [("social", 2, 1, 1)]
-    assert [stock.store for stock in ws.memory.take_stock(Trust.FULL)] == ["private", "shared", "social"]
-    assert ws.memory.take_stock(Trust.PUBLIC) == []
+    assert [stock.store for stock in ws.memory.take_stock(Audience(clearance=Trust.FULL))] == [
+        "private",
+        "shared",
+        "social",
+    ]
+    assert ws.memory.take_stock(Audience(clearance=Trust.PUBLIC)) == []

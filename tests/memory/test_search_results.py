@@ -11,8 +11,10 @@ from foreword.memory.memory import LARGE_STORE_CHUNKS
 from foreword.memory.snippet import find_snippet
 from foreword.sources.files import LARGEST
 from foreword.testing import make_workspace
+from foreword.trust import Audience
 from foreword.words import Trust
 
+OWNER = Audience(clearance=Trust.FULL)
 FILLER = " ".join(f"Step {number} of the plan is described here in some detail." for number in range(60))
 TALK = f"""\
 # 3 March 2024
@@ -44,16 +46,16 @@ def search(ws: Workspace, query: str, **more: object) -> str:
 
 def test_one_result_for_each_message(ws: Workspace) -> None:
     """A long message is one result, however many of its passages have the words."""
-    hits = ws.memory.search("budget of the kitchen", Trust.FULL, limit=20)
+    hits = ws.memory.search("budget of the kitchen", OWNER, limit=20)
     assert len(hits) == len({(hit.path, hit.first) for hit in hits})
     assert max(len(hit.text) for hit in hits) > 6_000
 
 
 def test_the_asker_is_meant(ws: Workspace) -> None:
     """A question in the first person is about what the person said, one in the second about the assistant."""
-    mine = ws.memory.search("What is my budget for the kitchen?", Trust.FULL, limit=2)
+    mine = ws.memory.search("What is my budget for the kitchen?", OWNER, limit=2)
     assert [hit.text.partition(":")[0] for hit in mine] == ["User", "User"]
-    yours = ws.memory.search("Which tiles did you suggest?", Trust.FULL, limit=1)
+    yours = ws.memory.search("Which tiles did you suggest?", OWNER, limit=1)
     assert yours[0].text.startswith("Assistant: Zellige tiles")
 
 
@@ -80,9 +82,9 @@ def test_weak_results_are_left_out(tmp_path: Path) -> None:
     notes = [f"The garden has plant number {number}, near the wall." for number in range(LARGE_STORE_CHUNKS)]
     notes = ["The wall of the safe is painted.", *notes, "The combination of the safe is kept by the notary in Lyon."]
     with make_workspace(tmp_path, {"memory/social/notes.md": "\n\n".join(notes)}) as ws:
-        hits = ws.memory.search("Who keeps the combination of the safe in Lyon?", Trust.FULL, limit=10)
+        hits = ws.memory.search("Who keeps the combination of the safe in Lyon?", OWNER, limit=10)
         assert [hit.text for hit in hits] == [notes[-1]]
-        assert ws.memory.search("Which wall did the zeppelin pilots photograph yesterday?", Trust.FULL) == []
+        assert ws.memory.search("Which wall did the zeppelin pilots photograph yesterday?", OWNER) == []
 
 
 def test_a_fact_outranks_a_description(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ def test_a_fact_outranks_a_description(tmp_path: Path) -> None:
     described = "---\ndescription: birthdays of the family\n---\nSee the calendar in the hall.\n"
     files = {"memory/social/A.md": described, "memory/social/B.md": "The birthdays of the family are in the hall.\n"}
     with make_workspace(tmp_path, files) as ws:
-        hits = ws.memory.search("birthdays of the family", Trust.FULL)
+        hits = ws.memory.search("birthdays of the family", OWNER)
         assert [hit.path for hit in hits] == ["social/B.md", "social/A.md"]
         assert hits[1].text == "See the calendar in the hall."
 

@@ -12,11 +12,13 @@ import pytest
 import foreword
 from foreword import Turn
 from foreword.errors import InputError
+from foreword.memory import Entry
 from foreword.memory.entry import LONGEST
 from foreword.store.legacy import NOTES, read_rows
-from foreword.store.long_term_memory import NotesReport, find_place, import_notes, split_text
+from foreword.store.long_term_memory import NotesReport, import_notes, split_text
 from foreword.store.state import STATE_FILE
 from foreword.testing import NOON, FrozenClock, make_workspace, write_files
+from foreword.trust import Audience
 from foreword.words import Trust
 from foreword.workspace import Workspace
 
@@ -60,9 +62,17 @@ def read(ws: Workspace, user: str, **facts: object) -> str:
     return ws.call(ws.assemble(Turn(user=user, situation="dm", **facts)), "read_memory", {}).text
 
 
+CAROL = Audience(clearance=Trust.INNER, person="carol")
+
+
+def find_entries(ws: Workspace) -> list[Entry]:
+    """Find the entries of carol's own memory."""
+    return list(ws.memory.find_own("carol", CAROL))
+
+
 def list_files(root: str) -> dict[str, str]:
     """List all files of the memory with their texts."""
-    files = [path for path in Path(root, "memory").rglob("*") if path.is_file()]
+    files = [path for folder in ("memory", "users") for path in Path(root, folder).rglob("*") if path.is_file()]
     return {path.relative_to(root).as_posix(): path.read_text() for path in sorted(files)}
 
 
@@ -86,31 +96,29 @@ def test_entries(ws: Workspace) -> None:
     assert report.list_lines() == []
     files = list_files(ws.files.root)
     assert [path.rpartition("-")[0] for path in files] == [
-        "memory/private/inbox/alice/20260218",
-        "memory/shared/inbox/carol/20260218",
+        "users/alice/memory/full/20260218",
+        "users/carol/memory/inner/20260218",
     ]
     entry = next(text for path, text in files.items() if "carol" in path)
     assert entry == (
         '---\nauthor: "carol"\nclearance: "inner"\nchannel: "import"\nsession: "agent_long_term_memory/reid"\n'
         'time: "2026-02-18T09:30:00+00:00"\n---\nA dog called Rex.\n'
     )
-    assert "- A dog called Rex. (shared/inbox/carol/20260218-" in read(ws, "carol")
-    assert "- Binds books. Likes tea. (private/inbox/alice/20260218-" in read(ws, "alice")
+    assert "- A dog called Rex. (own/inner/20260218-" in read(ws, "carol")
+    assert "- Binds books. Likes tea. (own/full/20260218-" in read(ws, "alice")
     assert "Rex" not in read(ws, "dave")
     assert "Rex" not in read(ws, "bob")
 
 
 def test_twice(ws: Workspace) -> None:
-    """The same rows once more change nothing, also where an entry was promoted meanwhile."""
+    """The same rows once more change nothing, also where the owner has taken an entry over meanwhile."""
     rows = [("carol", "reid", f"Note {number}.\nSecond line.", DAY) for number in range(4)]
     rows += [("carol", "reid", "long " * 20_000, None)]
     bring(ws, *rows)
-    first, second, third = sorted(
-        entry.path for entry in ws.memory.entries(Trust.FULL) if "Second line." in entry.text
-    )[:3]
-    ws.memory.promote(first, "social/NOTE.md", Trust.FULL, "alice")
-    ws.memory.promote(second, "social/NOTE.md", Trust.FULL, "alice", "Carol")
-    ws.memory.promote(third, "memories.json", Trust.FULL, "alice")
+    first = next(path for path, text in list_files(ws.files.root).items() if "Note 0." in text)
+    shared = Path(ws.files.root, "memory/shared/NOTE.md")
+    shared.parent.mkdir(parents=True)
+    os.replace(Path(ws.files.root, first), shared)
     before = list_files(ws.files.root)
     again = bring(ws, *rows)
     assert (again.saved, len(again.known)) == (0, 5)
@@ -142,36 +150,31 @@ def test_nothing_is_left_out_in_silence(ws: Workspace) -> None:
         unknown_users=("6 ('mallory', 'reid')", "7 ('../x', 'reid')"),
         unknown_agents=("8 ('dave', 'nova')", "9 ('dave', none)"),
         undated=("9 ('dave', none)",),
-        unreadable=("10 ('bob', 'reid')",),
         split=("11 ('dave', 'reid')",),
     )
-    assert len(report.list_lines()) == 8
+    assert len(report.list_lines()) == 7
     assert "agent_long_term_memory: 2 rows not imported: no text: 3 ('carol', 'reid'), 4 ('carol', 'reid')" in (
         report.list_lines()
     )
-    assert not Path(ws.files.root, "memory/social").exists()
+    assert not Path(ws.files.root, "memory").exists()
     assert all(len(text) < LONGEST + 500 for text in list_files(ws.files.root).values())
     assert sum(text.count("x" * 1_000) for text in list_files(ws.files.root).values()) >= 95
 
 
-def test_private_notes_stay_out_of_groups(ws: Workspace) -> None:
-    """No note goes to a store that is read in groups, whatever the trust of its person."""
-    places = {user: find_place(user, ws.config) for user in ws.config.users}
-    assert {user: place.clearance for user, place in places.items() if place} == {
-        "alice": Trust.FULL,
-        "bob": Trust.INNER,
-        "carol": Trust.INNER,
-        "dave": Trust.INNER,
-    }
+def test_notes_are_read_by_their_person_alone(ws: Workspace) -> None:
+    """A note is shown to its person in private, whatever their trust, and to nobody else."""
+    bring(ws, ("bob", "reid", "A wish for Christmas.", DAY))
+    assert "A wish for Christmas." in read(ws, "bob")
+    assert not any("wish" in read(ws, user) for user in ("alice", "carol", "dave"))
 
 
-def test_no_store(tmp_path: Path) -> None:
-    """Without a store that is private enough nothing is imported, and the line says what to do."""
-    config = CONFIG + "stores: {shared: {trust: familiar}, private: {trust: familiar}}\n"
+def test_strangers(tmp_path: Path) -> None:
+    """Notes of a public person are not imported, and the line says what to do."""
+    config = CONFIG.replace("carol: {trust: inner", "carol: {trust: public")
     with make_workspace(tmp_path, {"foreword.yaml": config}) as ws:
         report = bring(ws, ("carol", "reid", "Rex.", DAY))
-        assert (report.saved, report.placeless) == (0, ("1 ('carol', 'reid')",))
-        assert "add a store with trust inner or full" in report.list_lines()[0]
+        assert (report.saved, report.strangers) == (0, ("1 ('carol', 'reid')",))
+        assert "raise their trust and import again" in report.list_lines()[0]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +183,7 @@ def test_no_store(tmp_path: Path) -> None:
 def test_odd_texts(ws: Workspace, text: str) -> None:
     """No text hides, becomes front matter or is imported again."""
     assert bring(ws, ("carol", "reid", text, DAY)).saved == 1
-    (entry,) = ws.memory.entries(Trust.FULL)
+    (entry,) = find_entries(ws)
     assert entry.provenance.author == "carol"
     assert "hidden" in entry.text or "hidden" not in text
     assert bring(ws, ("carol", "reid", text, DAY)).saved == 0
@@ -202,7 +205,7 @@ def test_odd_texts(ws: Workspace, text: str) -> None:
 def test_dates(ws: Workspace, value: object, shown: str) -> None:
     """A date is read in the forms that databases write; without one the entry has the time of the import."""
     bring(ws, ("carol", "reid", "Rex.", value))
-    (entry,) = ws.memory.entries(Trust.FULL)
+    (entry,) = find_entries(ws)
     assert entry.provenance.time == shown
 
 
@@ -211,7 +214,7 @@ def test_other_columns(ws: Workspace) -> None:
     rows = [{"user_id": "carol", "agent_id": "reid", "content": b"Rex.", "created_at": DAY}, {"user_id": "carol"}]
     report = import_notes(rows, ws.files.root, ws.config, NOON)
     assert (report.saved, report.empty) == (1, ("2 ('carol', none)",))
-    assert "- Rex. (shared/inbox/carol/20260218-" in read(ws, "carol")
+    assert "- Rex. (own/inner/20260218-" in read(ws, "carol")
 
 
 def test_split() -> None:
@@ -240,8 +243,8 @@ def test_no_room(ws: Workspace) -> None:
     """The import fails with a message if it cannot write, and follows no link."""
     elsewhere = Path(ws.files.root, "elsewhere")
     elsewhere.mkdir()
-    Path(ws.files.root, "memory/shared").mkdir(parents=True)
-    os.symlink(elsewhere, Path(ws.files.root, "memory/shared/inbox"))
+    Path(ws.files.root, "users/carol").mkdir(parents=True)
+    os.symlink(elsewhere, Path(ws.files.root, "users/carol/memory"))
     with pytest.raises(InputError, match="behind a link"):
         bring(ws, ("carol", "reid", "Rex.", DAY))
     assert not any(elsewhere.iterdir())
@@ -260,9 +263,9 @@ def test_upgraded_in_place(tmp_path: Path) -> None:
             "agent_long_term_memory: 1 entry imported",
             f"{MISSING} 2 ('mallory', 'reid')",
         ]
-        assert "- A dog called Rex. (shared/inbox/carol/20260218-" in read(ws, "carol")
-        (entry,) = ws.memory.entries(Trust.FULL)
-        ws.memory.forget(entry.path, Trust.FULL)
+        assert "- A dog called Rex. (own/inner/20260218-" in read(ws, "carol")
+        (entry,) = find_entries(ws)
+        ws.memory.forget(entry.path, CAROL)
     with foreword.open(str(tmp_path), FrozenClock()) as ws:
         assert ws.notices == []
         assert "Rex" not in read(ws, "carol")
@@ -288,10 +291,10 @@ def test_state_of_an_older_foreword(tmp_path: Path) -> None:
 def test_upgrade_that_cannot_write(tmp_path: Path) -> None:
     """Where entries cannot be written the workspace opens all the same, says so, and tries again the next time."""
     make_database(tmp_path / ".foreword" / STATE_FILE, ROWS[:1])
-    write_files(tmp_path, {"foreword.yaml": CONFIG, "memory/shared/inbox": "a file in the way"})
+    write_files(tmp_path, {"foreword.yaml": CONFIG, "users/carol/memory": "a file in the way"})
     with foreword.open(str(tmp_path), FrozenClock()) as ws:
         (notice,) = ws.notices
-        assert notice.startswith("agent_long_term_memory is not imported yet: memory/shared/inbox/carol/")
-    os.unlink(tmp_path / "memory/shared/inbox")
+        assert notice.startswith("agent_long_term_memory is not imported yet: users/carol/memory/inner/")
+    os.unlink(tmp_path / "users/carol/memory")
     with foreword.open(str(tmp_path), FrozenClock()) as ws:
         assert ws.notices == ["agent_long_term_memory: 1 entry imported"]

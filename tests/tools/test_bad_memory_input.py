@@ -102,8 +102,8 @@ def test_any_text(ws: Workspace, text: str) -> None:
         return
     said = ws.call(stand(ws), "save_memory", {"text": text}).text
     path = said.removeprefix("Saved as ").removesuffix(".")
-    assert path.startswith("social/inbox/bob/")
-    assert Path(ws.files.root, "memory", path).read_bytes().decode()
+    assert path.startswith("own/familiar/")
+    assert Path(ws.files.root, "users/bob/memory", path.removeprefix("own/")).read_bytes().decode()
     assert ws.call(stand(ws), "memory_get", {"path": path}).text.encode()
 
 
@@ -115,14 +115,15 @@ def test_any_path(ws: Workspace, path: str) -> None:
         ("memory_get", "path", " here"),
         ("read_section", "id", " here"),
         ("forget_memory", "path", " of this person here"),
+        ("share_memory", "path", " of this person here"),
     ):
         with pytest.raises(InputError) as caught:
-            ws.call(stand(ws), name, {key: path})
+            ws.call(stand(ws), name, {key: path, "store": "social"})
         assert str(caught.value) == f"there is no {show_name(path)}{words}"
         assert str(caught.value).encode()
     for target in (path, f"social/{path}"):
         with pytest.raises(InputError):
-            ws.memory.promote("social/inbox/bob/none.md", target, stand(ws).clearance.level, "alice")
+            ws.memory.promote("social/inbox/bob/none.md", target, stand(ws).audience, "alice")
     assert sorted(Path(ws.files.root, "memory").rglob("*")) == before
 
 
@@ -133,8 +134,9 @@ def test_any_store(ws: Workspace, path: str) -> None:
         return
     assert ws.call(stand(ws), "memory_list", {"store": path}).text == "There is nothing in memory."
     assert ws.call(stand(ws), "memory_search", {"query": "birthday", "store": path}).text.startswith("Nothing")
+    saved = ws.call(stand(ws), "save_memory", {"text": "x"}).text.removeprefix("Saved as ").removesuffix(".")
     with pytest.raises(InputError, match=r"^there is no "):
-        ws.call(stand(ws), "save_memory", {"text": "x", "store": path})
+        ws.call(stand(ws), "share_memory", {"path": saved, "store": path})
 
 
 def test_gone_between_index_and_read(ws: Workspace) -> None:
@@ -151,7 +153,7 @@ def test_gone_between_index_and_read(ws: Workspace) -> None:
 def test_gone_before_it_is_forgotten(ws: Workspace) -> None:
     """An entry that somebody deleted by hand cannot be forgotten a second time, and says so."""
     path = ws.call(stand(ws), "save_memory", {"text": "Tea."}).text.removeprefix("Saved as ").removesuffix(".")
-    Path(ws.files.root, "memory", path).unlink()
+    Path(ws.files.root, "users/bob/memory", path.removeprefix("own/")).unlink()
     time.sleep(0.3)
     with pytest.raises(InputError, match=r"^there is no "):
         ws.call(stand(ws), "forget_memory", {"path": path})

@@ -14,6 +14,7 @@ from foreword.events.kinds import KINDS
 from foreword.testing import make_workspace
 from foreword.tools import INTROSPECTION, WITH_LOG
 from foreword.tools.inquiry import SPACE
+from foreword.trust import Audience
 from foreword.words import Trust
 
 CONFIG = """\
@@ -224,7 +225,7 @@ def test_status(ws):
         make_event(EventType.MESSAGE_RECEIVED, -5, user="bob", channel="telegram", session="b1"),
         make_event(EventType.TURN_STARTED, -5, user="bob", channel="telegram", session="b1"),
     )
-    ws.memory.search("Carol", Trust.FULL)
+    ws.memory.search("Carol", Audience(clearance=Trust.FULL))
     assert use(ws, "foreword_status").split("\n") == [
         "memory private: 1 document, 1 indexed as now, 0 unreviewed",
         "memory shared: 0 documents, 0 indexed as now, 0 unreviewed",

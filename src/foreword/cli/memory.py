@@ -23,7 +23,7 @@ ACTIONS = {
     "search": "QUERY: find passages, each with its price and how to read on",
     "get": "PATH: read a memory, or lines of it (--from, --lines)",
     "list": "what can be loaded, each with its price",
-    "save": "TEXT: keep something; with --store, for more people; the owner's own needs no review",
+    "save": "TEXT: keep something as your own; with --store, for more people; the owner's own needs no review",
     "forget": "PATH: remove a memory from files, index and recorded prompts",
     "review": "[PATH]: what waits for review, with author, place, date and the change that promoting it makes; "
     "--promote makes it",
@@ -90,9 +90,8 @@ def stand_in(args: Namespace, workspace: "Workspace") -> "Assembly":
     warn_of_names(assembly.clearance.warnings, user, workspace.config.users)
     if "memory_search" not in assembly.terms.tools:
         raise InputError(f"{user or 'nobody'} is {assembly.clearance.level} here, and has no memory to ask")
-    level = assembly.clearance.level
-    if args.store and not workspace.memory.open_to(level, args.store):
-        raise UnknownName("store", args.store, workspace.memory.open_to(level))
+    if args.store and not workspace.memory.open_to(assembly.audience, args.store):
+        raise UnknownName("store", args.store, workspace.memory.open_to(assembly.audience))
     return assembly
 
 
@@ -132,8 +131,7 @@ def search(args: Namespace, workspace: "Workspace") -> object:
     if not 1 <= args.limit <= RESULTS:
         raise InputError(f"--limit is a whole number from 1 to {RESULTS}")
     if args.json:
-        level = assembly.clearance.level
-        hits = workspace.memory.search(query, level, limit=args.limit, store=args.store)
+        hits = workspace.memory.search(query, assembly.audience, limit=args.limit, store=args.store)
         note(workspace, assembly, "memory_search", Answer(text="", tokens=0, store=args.store, count=len(hits)))
         return [make_plain(hit) for hit in hits]
     return use(workspace, assembly, "memory_search", {"query": query, "limit": args.limit, "store": args.store})
@@ -162,8 +160,9 @@ def save(args: Namespace, workspace: "Workspace") -> object:
 
     assembly = stand_in(args, workspace)
     memory, level = workspace.memory, assembly.clearance.level
-    store = args.store or memory.find_store(level)
-    if store not in memory.writable(level):
+    own = memory.find_store(assembly.audience)
+    store = args.store or own
+    if store not in (own, *memory.list_shared(assembly.audience)):
         raise InputError(f"there is no store {store!r} for {level}")
     user = assembly.turn.user
     said = Note(
@@ -172,9 +171,10 @@ def save(args: Namespace, workspace: "Workspace") -> object:
         clearance=level,
         channel="terminal",
         time=memory.now(),
-        confirmed=user if memory.is_below(store, level) else "",
+        confirmed=user if store != own and memory.is_below(store, level) else "",
     )
-    saved = memory.save_own(said, store) if memory.may_promote(user, level) else memory.save(said, store)
+    reviewed = store != own and memory.may_promote(user, level)
+    saved = memory.save_reviewed(said, store) if reviewed else memory.save(said, store)
     note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=store, count=int(not saved.known)))
     return f"known already: {saved.path}" if saved.known else f"saved: {saved.path}"
 
@@ -186,10 +186,10 @@ def forget(args: Namespace, workspace: "Workspace") -> object:
     from foreword.words import Trust
 
     assembly, path, memory = stand_in(args, workspace), take(args, "a path"), workspace.memory
-    level = assembly.clearance.level
-    if assembly.turn.user != workspace.config.owner or level is not Trust.FULL:
+    audience = assembly.audience
+    if assembly.turn.user != workspace.config.owner or audience.clearance is not Trust.FULL:
         return use(workspace, assembly, "forget_memory", {"path": path})
-    said = forget_sent(memory, path, memory.forget(path, level))
+    said = forget_sent(memory, audience, path, memory.forget(path, audience))
     note(workspace, assembly, "forget_memory", Answer(text="", tokens=0, store=path.partition("/")[0], count=1))
     return f"Forgotten: {path}. {said}".rstrip()
 
@@ -202,7 +202,7 @@ def review(args: Namespace, workspace: "Workspace") -> object:
     if args.heading is not None and not args.heading.strip():
         raise InputError('--heading needs a text, as in: --heading "The house"')
     wanted = take(args, "a path") if args.promote is not None else " ".join(args.words)
-    entries = [entry for entry in workspace.memory.entries(assembly.clearance.level) if wanted in ("", entry.path)]
+    entries = [entry for entry in workspace.memory.entries(assembly.audience) if wanted in ("", entry.path)]
     if wanted and not entries:
         raise InputError(f"there is no entry {show_name(wanted)} that waits for review; see: foreword memory review")
     if args.promote is not None:
@@ -219,10 +219,10 @@ def promote(args: Namespace, workspace: "Workspace", assembly: "Assembly", entry
     """Promote an entry, or show the change that this would make."""
     from foreword.tools import Answer
 
-    memory, level, person = workspace.memory, assembly.clearance.level, assembly.turn.user
+    memory, audience, person = workspace.memory, assembly.audience, assembly.turn.user
     target = args.promote or memory.suggest_place(entry)
     work = memory.preview if args.dry_run else memory.promote
-    change = work(entry.path, target, level, person, args.heading or "")
+    change = work(entry.path, target, audience, person, args.heading or "")
     if not args.dry_run:
         store = change.target.partition("/")[0]
         note(workspace, assembly, "save_memory", Answer(text="", tokens=0, store=store, count=1))
@@ -234,11 +234,11 @@ def promote(args: Namespace, workspace: "Workspace", assembly: "Assembly", entry
 
 def plan(entry: "Entry", workspace: "Workspace", assembly: "Assembly") -> "tuple[Promotion | None, str]":
     """Plan the promotion of an entry to the place that is suggested, or say why there is none."""
-    memory, level, person = workspace.memory, assembly.clearance.level, assembly.turn.user
-    if not memory.may_promote(person, level):
+    memory, audience, person = workspace.memory, assembly.audience, assembly.turn.user
+    if not memory.may_promote(person, audience.clearance):
         return None, "only the owner promotes it, in a private conversation"
     try:
-        return memory.preview(entry.path, memory.suggest_place(entry), level, person), ""
+        return memory.preview(entry.path, memory.suggest_place(entry), audience, person), ""
     except InputError as error:
         return None, str(error)
 
@@ -259,7 +259,6 @@ def show_entry(entry: "Entry", zone: tzinfo, change: "Promotion | None", problem
     place = ", ".join(filter(None, (origin.channel, origin.session and f"session {origin.session}")))
     lines = [entry.path, f"author: {origin.author}{clearance}", f"place: {place or 'unknown'}"]
     lines.append(f"date: {show_date(origin.time, zone) or 'unknown'}")
-    lines += [f"meant for: {origin.wanted}"] if origin.wanted else []
     if change is None:
         return "\n".join([*lines, "", entry.text, "", f"no change to show: {problem}"])
     hint = f"make this change: foreword memory review {entry.path} --promote"

@@ -29,11 +29,13 @@ def run(args: Namespace) -> int:
     """Print how things are."""
     from foreword.events.moment import stamp
     from foreword.events.status import find_status
+    from foreword.trust import Audience
 
     workspace, desk = sit_down(args)
     with workspace:
         status = desk.ask(lambda log: find_status(log, desk.reader, desk.now))
-        stock = workspace.memory.take_stock(desk.reader.clearance)
+        person = "" if desk.reader.room else desk.reader.user
+        stock = workspace.memory.take_stock(Audience(clearance=desk.reader.clearance, person=person))
         if workspace.memory.notice:
             warn(workspace.memory.notice)
         planned = find_planned(workspace, desk)

@@ -43,8 +43,8 @@ _REFERENCES = {
     ("telegram", "agent"),
 }
 
-# Stores that are one file each, with a trust of its own.
-_TAKEN = {"facts": "memories.json", "main": "MEMORY.md"}
+# Names of stores that are no folder of memory/, each with a trust of its own.
+_TAKEN = {"facts": "memories.json", "main": "MEMORY.md", "own": "each person's own memory (users/NAME/memory/)"}
 
 
 def load(

@@ -33,7 +33,7 @@ class Blotter:
         few = [GAP.join(map(re.escape, words)) for text in person.kept if 0 < len(words := split(text)) < FEW]
         self._few = re.compile(rf"(?im)^({LEAD})(?:{'|'.join(few)})\W*?$") if few and memories else None
         name = f"(?:{'|'.join(map(re.escape, sorted(person.names)))})"
-        lies, says = rf"/inbox/{name}(?![\w.-])", rf"unreviewed, saved for {name}(?= at | on |,|\))"
+        lies, says = rf"/inbox/{name}(?![\w.-])", rf"saved for {name}(?= at | on |,|\))"
         paths = "".join(rf"|(?<![\w.-]){re.escape(path)}(?![\w.-])" for path in person.paths)
         self._lines = re.compile(rf"(?m)^.*(?:{lies}|{says}{paths}).*$")
         self._names = re.compile(rf"((?:inbox/|users/|users\.|user |author: )){name}(?![\w.-]){paths}")

@@ -14,6 +14,7 @@ from foreword.erasure.remembered import read_whole
 from foreword.erasure.rewriting import rewrite
 from foreword.frozen import frozen
 from foreword.sources.archived import is_archive
+from foreword.sources.own_memory import find_own_person
 from foreword.store.archives import find_archived
 from foreword.words import Trust
 
@@ -32,13 +33,15 @@ class Folder:
     claims: tuple[str, ...] = ()
 
     def find(self, bases: Bases, person: Person) -> int:
-        """Count the files, or the link that stands there; a transcript is counted as one."""
+        """Count the files, or the link that stands there; transcripts and memories are counted as such."""
         archived = {os.path.join(bases.root, *archive.path.split("/")) for archive in list_archives(bases.state)}
-        return sum(place not in archived for place in self._list(bases, person))
+        return sum(place not in archived and not is_own_memory(bases, place) for place in self._list(bases, person))
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:
-        """Give each file whole, a transcript at the clearance of its session."""
+        """Give each file whole, a transcript at the clearance of its session; memories are given as such."""
         for place in self._list(bases, person):
+            if is_own_memory(bases, place):
+                continue
             path = os.path.relpath(place, bases.root).replace(os.sep, "/")
             text = "" if os.path.islink(place) else read_whole(place)
             yield Given(row={"path": path, "text": text}, trust=find_trust(bases.state, path))
@@ -60,6 +63,12 @@ class Folder:
         elif place:
             for folder, _, names in os.walk(place):
                 yield from (os.path.join(folder, name) for name in sorted(names))
+
+
+def is_own_memory(bases: Bases, place: str) -> bool:
+    """Whether a file of the folder is a memory of its person."""
+    path = os.path.relpath(place, bases.root).replace(os.sep, "/")
+    return bool(find_own_person(path)) and not os.path.islink(place)
 
 
 def find_trust(state: sqlite3.Connection | None, path: str) -> Trust:

@@ -8,6 +8,7 @@ from foreword.erasure.remembered import list_entries, read_kept, read_others
 from foreword.erasure.runs import Runs
 from foreword.events.forgetting import FEW, RUN
 from foreword.events.row import name as name_logged
+from foreword.sources.own_memory import find_own_person, show_path
 
 LOGGED = "(SELECT id FROM theirs WHERE kind = 'logged')"
 # A loop of one's own may have sessions that the state does not know; the log says whose they were.
@@ -55,7 +56,7 @@ def know(bases: Bases, name: str) -> Person:
         replies=tuple(dict.fromkeys(row[2] for row in rows if row[2])),
         kept=tuple(dict.fromkeys(kept)),
         duties=tuple(duties),
-        paths=tuple(path.removeprefix("memory/") for path in list_entries(bases.root, names)),
+        paths=tuple(show_path(path) for path in list_entries(bases.root, names) if not find_own_person(path)),
         own=learn(said, RUN, find_others(state)),
         remembered=learn(kept, FEW, (*find_others(state), *read_others(bases.root, names))),
     )

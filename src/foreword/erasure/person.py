@@ -52,7 +52,7 @@ class Person:
     """The title and the text of each responsibility that they gave to an agent, which others' prompts show, too."""
 
     paths: tuple[str, ...] = ()
-    """Where these lie: the store, then the file."""
+    """Where these lie in stores that others read: the store, then the file."""
     own: Runs
     """What only they have said, by the words."""
     remembered: Runs

@@ -17,7 +17,15 @@ from foreword.memory.notes import edit_note, list_added, remove_added
 from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
-from foreword.sources.memories import FACT_STORE, FACTS, find_texts
+from foreword.sources.memories import FACTS, find_texts
+from foreword.sources.own_memory import (
+    FOLDER,
+    PEOPLE,
+    find_own_folder,
+    find_own_level,
+    find_own_person,
+    list_index_stores,
+)
 from foreword.sources.provenance import NOBODY, find_author
 from foreword.words import Trust
 
@@ -26,7 +34,7 @@ MARKS = ("author", "clearance", "time")  # what an entry says of itself, also on
 
 @frozen(eq=True)
 class Entries:
-    """Memories that they are the author of: what waits in their inboxes, and what was promoted out of one."""
+    """Their own memory, and memories that they are the author of: in their inboxes, or promoted out of one."""
 
     name: str = "memories"
     base: str = DISK
@@ -38,11 +46,11 @@ class Entries:
         return sum(1 for _ in list_entries(bases.root, person.names))
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:
-        """Give each file whole, at the trust of its store."""
+        """Give each file whole, at the trust of its store; of their own memory at the clearance it was learned at."""
         for path in list_entries(bases.root, person.names):
             store = bases.config.stores.get(path.split("/")[1])
-            text = read_whole(os.path.join(bases.root, path))
-            yield Given(row={"path": path, "text": text}, trust=store.trust if store else Trust.FULL)
+            trust = find_own_level(path) if find_own_person(path) else store.trust if store else Trust.FULL
+            yield Given(row={"path": path, "text": read_whole(os.path.join(bases.root, path))}, trust=trust)
 
     def forget(self, bases: Bases, person: Person) -> int:
         """Remove the files, and the folders of their inboxes once these are empty."""
@@ -57,19 +65,26 @@ class Entries:
 
 
 def list_memories(root: str) -> Iterator[str]:
-    """List every file below memory/, whatever the configuration calls a store; links are not followed."""
-    for folder, _, names in os.walk(os.path.join(root, "memory")):
-        for name in sorted(names):
-            path = os.path.join(folder, name)
-            if os.path.isfile(path) and not os.path.islink(path):
-                yield os.path.relpath(path, root).replace(os.sep, "/")
+    """List every file of memory, whatever the configuration calls a store; links are not followed."""
+    people = sorted(list_folders(os.path.join(root, PEOPLE)))
+    for top in (FOLDER, *map(find_own_folder, people)):
+        if top != FOLDER and os.path.realpath(os.path.join(root, top)) != os.path.join(os.path.realpath(root), top):
+            continue  # a link leads to what is not this person's
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                path = os.path.join(folder, name)
+                if os.path.isfile(path) and not os.path.islink(path):
+                    yield os.path.relpath(path, root).replace(os.sep, "/")
 
 
 def list_entries(root: str, names: Collection[str]) -> Iterator[str]:
-    """List the memories that somebody is the author of, by the folder, or where that is nobody's by the file itself."""
+    """List the memories that somebody is the author of, by the folder, or where that is nobody's by the file itself.
+
+    All of a person's own memory is theirs, whoever wrote it there.
+    """
     files = Files(root)
     for path in list_memories(root):
-        author = find_author(path)
+        author = find_own_person(path) or find_author(path)
         if author in names or (author in ("", NOBODY) and says_author(files, path, names)):
             yield path
 
@@ -236,7 +251,8 @@ class Indexed:
         """Count the documents of theirs that the index has."""
         own = frozenset(list_entries(bases.root, person.names))
         known = list_indexed(bases.folder)
-        return sum(path in own or find_author(path) in person.names for _, path, _ in known)
+        documents = sum(path in own or is_theirs(path, person) for _, path, _ in known)
+        return documents or len(list_own_stores(bases.folder, person))
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:  # noqa: ARG002
         """Give nothing: it holds what the files say."""
@@ -256,21 +272,44 @@ class Indexed:
                         document = files.read(path)
                         if not isinstance(document, Document) or document.sha256 != sha256:
                             index.drop(store, path)
-                for store in {store for store, _, _ in known} | {FACT_STORE}:
+                    for store in list_own_stores(bases.folder, person):
+                        index.remove(store)
+                for store in index.stores():
                     index.scrub(store)
         except Damaged:
             remove(bases.folder)
         return found
 
 
-def list_indexed(folder: str) -> list[tuple[str, str, str]]:
-    """List what the index has: the store, the path and the hash of each document; one that cannot be read has none."""
+def is_theirs(path: str, person: Person) -> bool:
+    """Whether a file is an entry of a person's, or in their own memory."""
+    return (find_own_person(path) or find_author(path)) in person.names
+
+
+def list_own_stores(folder: str, person: Person) -> list[str]:
+    """Name the stores of the index for a person's own memory, which have the person's name."""
+    mine = {store for name in person.names for store in list_index_stores(name, Trust.FULL)}
+    return [store for store in list_stores(folder) if store in mine]
+
+
+def list_stores(folder: str) -> list[str]:
+    """Name the stores that the index has; one that cannot be read has none."""
     place = os.path.join(folder, FILE)
     if not os.path.isfile(place):
         return []
-    found: list[tuple[str, str, str]] = []
     with suppress(sqlite3.Error), closing(sqlite3.connect(place, timeout=5, isolation_level=None)) as base:
-        for (store,) in base.execute("SELECT name FROM stores").fetchall():
+        return [name for (name,) in base.execute("SELECT name FROM stores")]
+    return []
+
+
+def list_indexed(folder: str) -> list[tuple[str, str, str]]:
+    """List what the index has: the store, the path and the hash of each document; one that cannot be read has none."""
+    stores = list_stores(folder)
+    if not stores:
+        return []
+    found: list[tuple[str, str, str]] = []
+    with suppress(sqlite3.Error), closing(sqlite3.connect(os.path.join(folder, FILE), timeout=5)) as base:
+        for store in stores:
             rows = base.execute(f"SELECT path, sha256 FROM documents_{store.encode().hex()}")
             found += [(store, path, sha256) for path, sha256 in rows]
     return found

@@ -9,6 +9,7 @@ from foreword.frozen import frozen
 from foreword.secret import find_secrets
 from foreword.sources.document import Document, one_line
 from foreword.sources.memories import FACTS, load_facts
+from foreword.sources.own_memory import show_path
 
 LINE = 160  # characters that a digest has for one memory
 SHARE = 1_500  # characters of one memory that are told to whoever sums up
@@ -48,7 +49,7 @@ def fill(parts: Iterable[str], most: int) -> str:
 
 def name_memory(document: Document) -> str:
     """Name a memory by its path, as memory_get reads it."""
-    return one_line(document.path.removeprefix("memory/"))
+    return one_line(show_path(document.path))
 
 
 def tell_body(document: Document) -> str:

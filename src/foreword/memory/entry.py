@@ -11,6 +11,7 @@ from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.names import judge_name
 from foreword.sources.document import normalise, one_line, strip_comments
+from foreword.sources.own_memory import OWN_STORE, find_own_folder
 from foreword.sources.provenance import INBOX, NOBODY, Provenance
 from foreword.words import Trust
 
@@ -27,8 +28,6 @@ class Note:
     channel: str = ""
     session: str = ""
     time: datetime
-    wanted: str = ""
-    """The store with more readers that it is meant for, once a person has confirmed that."""
     confirmed: str = ""
     """The person who confirmed that it is for more readers than where it was learned."""
 
@@ -56,19 +55,17 @@ def check_text(text: str) -> str:
 def find_places(store: str, note: Note, folder: str = "") -> Iterator[str]:
     """Find the path of an entry, and another where that one is taken by what its text has become since.
 
-    The folder in the store is the author's inbox unless another is named.
+    The folder in a store is the author's inbox unless another is named.
     """
-    author = NOBODY if judge_name(note.author) else note.author
-    for name in list_names(note):
-        yield f"memory/{store}/{folder or f'{INBOX}/{author}'}/{name}"
-
-
-def list_names(note: Note) -> Iterator[str]:
-    """List the names that the file of a note may have, the usual one first: its date and a hash of its text."""
     moment = note.time.astimezone(UTC)
-    mark = sha256(note.text.encode()).hexdigest()[:12]
+    if store == OWN_STORE:  # the author is part of the name: two people's paths are never the same
+        folder, text = f"{find_own_folder(note.author)}/{note.clearance}", f"{note.author}\0{note.text}"
+    else:
+        author = NOBODY if judge_name(note.author) else note.author
+        folder, text = f"memory/{store}/{folder or f'{INBOX}/{author}'}", note.text
+    mark = sha256(text.encode()).hexdigest()[:12]
     for form in ("%Y%m%d", "%Y%m%dT%H%M%S%f"):
-        yield f"{moment.strftime(form)}-{mark}.md"
+        yield f"{folder}/{moment.strftime(form)}-{mark}.md"
 
 
 def write_note(note: Note) -> str:
@@ -79,7 +76,6 @@ def write_note(note: Note) -> str:
         "channel": note.channel,
         "session": note.session,
         "time": note.time.astimezone(UTC).isoformat(timespec="seconds"),
-        "wanted": note.wanted,
         "confirmed": note.confirmed,
     }
     return write_head(fields) + f"{note.text}\n"

@@ -1,6 +1,6 @@
 """The index as a search needs it; any store of rows and words can fill it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -61,6 +61,9 @@ class Index(Protocol):
     def close(self) -> None:
         """Let go of it."""
 
+    def stores(self) -> Collection[str]:
+        """Name the stores of which something is indexed."""
+
     def stamps(self, store: str) -> Mapping[str, tuple[str, str]]:
         """Return what is indexed of a store: each document's path, the stamp of its file and the hash of its text."""
 
@@ -75,6 +78,9 @@ class Index(Protocol):
 
     def empty(self, store: str) -> None:
         """Forget every document of a store, inside `writing`."""
+
+    def remove(self, store: str) -> None:
+        """Forget a store and its name, inside `writing`."""
 
     def settle(self, store: str) -> None:
         """Make searches quick again after many documents were indexed."""

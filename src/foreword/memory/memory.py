@@ -1,9 +1,10 @@
-"""The memory of a workspace: found by search, listed with prices, saved with provenance, never above a clearance."""
+"""The memory of a workspace: found by search, listed with prices, saved with provenance, only for who may read it."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 
 from foreword.config.schema import Config, Store
@@ -34,9 +35,18 @@ from foreword.sources.catalogue import list_stores
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACT_STORE, FACTS, MAIN, MAIN_STORE
+from foreword.sources.own_memory import (
+    LEVELS,
+    OWN_STORE,
+    find_index_store,
+    list_index_stores,
+    locate_path,
+    show_path,
+)
 from foreword.sources.passage import Passage
 from foreword.sources.provenance import Provenance, find_author, find_provenance
 from foreword.tokens import Meter
+from foreword.trust import Audience
 from foreword.words import Trust
 
 LONGEST_QUERY = 2_000  # characters of a query that are looked at
@@ -98,6 +108,7 @@ class Memory:
         self._files = files
         self._stores = config.stores
         self._owner = config.owner
+        self._users = frozenset(config.users)
         listed = {entry.path: entry.trust for entry in config.prompt.files if not entry.per_user}
         main = Store(trust=listed.get(MAIN, Trust.FULL))
         self._readable = {FACT_STORE: Store(trust=Trust.INNER), MAIN_STORE: main, **config.stores}
@@ -122,16 +133,27 @@ class Memory:
         """What was mended on the way, for the owner."""
         return self._upkeep.notice
 
-    def open_to(self, clearance: Trust, store: str = "") -> list[str]:
-        """Name the stores that a clearance may see, or the one that is asked for if it is among them."""
-        names = sorted(name for name, settings in self._readable.items() if clearance >= settings.trust)
-        return [name for name in names if store in ("", name)]
+    def open_to(self, audience: Audience, store: str = "") -> list[str]:
+        """Name the stores that an audience may see, or the one that is asked for if it is among them."""
+        names = sorted(name for name, settings in self._readable.items() if audience.clearance >= settings.trust)
+        own = [OWN_STORE] if self._has_own(audience) else []
+        return [name for name in (*names, *own) if store in ("", name)]
 
-    def search(self, query: str, clearance: Trust, *, limit: int = 5, store: str = "") -> list[Hit]:
-        """Find what answers a query in the stores that the clearance may see; no other store is touched."""
+    def _has_own(self, audience: Audience) -> bool:
+        """Whether an audience is one person with a memory of their own."""
+        return audience.person in self._users and audience.clearance >= LEVELS[0]
+
+    def _open(self, audience: Audience, store: str = "") -> list[str]:
+        """Name the stores of the index that an audience may see; a person's own memory is one for each clearance."""
+        names = self.open_to(audience, store)
+        own = list_index_stores(audience.person, audience.clearance) if OWN_STORE in names else []
+        return [*(name for name in names if name != OWN_STORE), *own]
+
+    def search(self, query: str, audience: Audience, *, limit: int = 5, store: str = "") -> list[Hit]:
+        """Find what answers a query in the stores that the audience may see; no other store is touched."""
         if limit < 1:
             raise InputError("a search has at least one result to find")
-        names = self.open_to(clearance, store)
+        names = self._open(audience, store)
         text = query[:LONGEST_QUERY].encode("utf-8", "replace").decode()
         if not text.strip() or not names:
             return []
@@ -165,7 +187,7 @@ class Memory:
             if not (origin if find_author(one.path) else self._files.has(one.path)):
                 continue  # it went away between the index and this look
             yield Hit(
-                path=one.path.removeprefix("memory/"),
+                path=show_path(one.path),
                 first=one.first,
                 last=one.last,
                 heading=one.heading,
@@ -175,23 +197,24 @@ class Memory:
                 provenance=origin,
             )
 
-    def recall(self, message: str, clearance: Trust, documents: Sequence[Document] = ()) -> Sequence[Passage]:
+    def recall(self, message: str, audience: Audience, documents: Sequence[Document] = ()) -> Sequence[Passage]:
         """Find the few passages that a message is clearly about, the best first; small talk recalls nothing.
 
-        The stores of the clearance are searched, and the documents beside them, which the caller may see.
+        The stores of the audience are searched, and the documents beside them, which the caller may see.
         """
+        make = partial(self._make_passage, message=message, person=audience.person)
         if is_noise(message):
             return ()
         if not documents:
-            hits = self.search(message, clearance, limit=RECALLED)
+            hits = self.search(message, audience, limit=RECALLED)
             clear = [hit for hit in hits if hit.share >= MIN_RECALL_SHARE and hit.score >= MIN_RECALL_SCORE]
-            return [self._make_passage(hit, message, {}, PASSAGE) for hit in clear]
-        hits = [*self.search(message, clearance, limit=CONSIDERED), *self._search_documents(message, documents)]
+            return [make(hit, known={}, most=PASSAGE) for hit in clear]
+        hits = [*self.search(message, audience, limit=CONSIDERED), *self._search_documents(message, documents)]
         # Scores of different indexes do not compare; the share of the question that each passage has does.
         best = sorted(hits, key=lambda hit: (-hit.share, -hit.score, hit.path, hit.first))[:RECALLED]
         least = max(FAIR, BESIDE * best[0].share) if best else FAIR
         known = {document.path: document for document in documents}
-        return [self._make_passage(hit, message, known, SHORT_PASSAGE) for hit in best if hit.share >= least]
+        return [make(hit, known=known, most=SHORT_PASSAGE) for hit in best if hit.share >= least]
 
     def _search_documents(self, message: str, documents: Sequence[Document]) -> list[Hit]:
         """Search documents that are no memory; their words count among themselves only."""
@@ -217,9 +240,11 @@ class Memory:
             for score, row, share in ranked
         ]
 
-    def _make_passage(self, hit: Hit, message: str, known: Mapping[str, Document], most: int) -> Passage:
+    def _make_passage(
+        self, hit: Hit, *, message: str, person: str, known: Mapping[str, Document], most: int
+    ) -> Passage:
         """Make a passage of what was found for a message, with its place in the file as an editor counts lines."""
-        file = next((path for path in (hit.path, f"memory/{hit.path}") if path in known or self._files.has(path)), "")
+        file = hit.path if hit.path in known or hit.path in (FACTS, MAIN) else locate_path(hit.path, person)
         document = known.get(file) or Files(self._files.root).read(file)
         if not isinstance(document, Document):
             return make_passage(hit, find_snippet(hit.text, message, most))
@@ -228,16 +253,18 @@ class Memory:
         return replace(make_passage(hit, snippet), file=file, line=line)
 
     def save(self, note: Note, store: str) -> Saved:
-        """Save a note in a store's inbox, under its author's name; the very same text is not saved twice."""
+        """Save a note in its author's own memory or in a store's inbox; the very same text is not saved twice."""
         text = check_text(note.text)
-        if store not in self._stores:
+        author = Audience(clearance=note.clearance, person=note.author)
+        if store not in self._stores and not (store == OWN_STORE and self._has_own(author)):
             raise InputError(f"there is no store {store!r}")
-        if self.is_below(store, note.clearance) and not note.confirmed:
+        if store != OWN_STORE and self.is_below(store, note.clearance) and not note.confirmed:
             raise Forbidden(f"{store} has more readers than {note.clearance}; a person has to confirm that")
         clean = replace(note, text=text)
-        return self._save(store, text, find_places(store, clean), write_note(clean))
+        names = self._open(author, store) if store == OWN_STORE else [store]
+        return self._save(store, names, find_places(store, clean), (text, write_note(clean)))
 
-    def save_own(self, note: Note, store: str) -> Saved:
+    def save_reviewed(self, note: Note, store: str) -> Saved:
         """Save a note of the owner's own hand, which needs no review; the very same text is not saved twice."""
         text = check_text(note.text)
         if store not in self._stores:
@@ -253,75 +280,90 @@ class Memory:
             time=write_time(note.time),
         )
         written = write_confirmed(Confirmed(text=text, origin=origin, by=self._write_confirmation(note.author)))
-        return self._save(store, text, find_places(store, clean, NOTES), written, reviewed=True)
+        return self._save(store, [store], find_places(store, clean, NOTES), (text, written), reviewed=True)
 
-    def _save(self, store: str, text: str, places: Iterable[str], written: str, *, reviewed: bool = False) -> Saved:
-        """Write a file of a store in the first place that is free, unless the store has the text already.
+    def _save(
+        self, store: str, names: Sequence[str], places: Iterable[str], said: tuple[str, str], *, reviewed: bool = False
+    ) -> Saved:
+        """Write a text, as its file has it, to the first place that is free, unless the store has the text already.
 
-        What is reviewed is compared with what is reviewed alone: an entry that waits is not the owner's word yet.
+        What is reviewed is compared only with what is reviewed: an entry that waits is not the owner's word yet.
         """
+        text, written = said
         with self._upkeep.lock:
             self._files.refresh(now=True)
-            for path in self._upkeep.list(store):
+            for path in self._list(names):
                 if not (reviewed and find_author(path)) and self._says(path, text):
-                    return Saved(path=path.removeprefix("memory/"), store=store, known=True)
+                    return Saved(path=show_path(path), store=store, known=True)
             for path in places:
                 new = write_file(self._files.root, path, written)
-                self._upkeep.see(store)
+                self._upkeep.see(*names)
                 if new or self._says(path, text):  # another process may have saved the very same by now
-                    return Saved(path=path.removeprefix("memory/"), store=store, known=not new)
+                    return Saved(path=show_path(path), store=store, known=not new)
             raise InputError("the entry has no place of its own; nothing was saved")
 
     def _says(self, path: str, text: str) -> bool:
         document = self._files.read(path)
         return isinstance(document, Document) and document.body == text
 
-    def find_own(self, author: str, clearance: Trust) -> Iterator["Entry"]:
-        """Find what was saved for somebody in the stores that the clearance may see, the newest first."""
-        return (entry for entry in self.entries(clearance) if entry.provenance.author == author)
+    def find_own(self, author: str, audience: Audience) -> Iterator["Entry"]:
+        """Find what was saved for somebody in the stores that the audience may see, the newest first."""
+        return (entry for entry in self._find_entries(audience) if entry.provenance.author == author)
 
-    def entries(self, clearance: Trust) -> Iterator["Entry"]:
-        """Find every entry that waits for review in the stores that the clearance may see, the newest first."""
+    def entries(self, audience: Audience) -> Iterator["Entry"]:
+        """Find every entry that waits for review in the stores that the audience may see, the newest first."""
+        return (entry for entry in self._find_entries(audience) if not entry.provenance.own)
+
+    def _find_entries(self, audience: Audience) -> list["Entry"]:
         self._files.refresh(now=True)
         found: list[Entry] = []
-        for store in self.open_to(clearance):
-            for path in self._upkeep.list(store):
-                document = self._files.read(path)
-                origin = find_provenance(path, document) if isinstance(document, Document) else None
-                if origin and isinstance(document, Document):
-                    found.append(Entry(path=path.removeprefix("memory/"), text=document.body, provenance=origin))
-        return iter(sorted(found, key=lambda entry: (entry.provenance.time, entry.path), reverse=True))
+        for path in self._list(self._open(audience)):
+            document = self._files.read(path)
+            origin = find_provenance(path, document) if isinstance(document, Document) else None
+            if origin and isinstance(document, Document):
+                found.append(Entry(path=show_path(path), text=document.body, provenance=origin))
+        return sorted(found, key=lambda entry: (entry.provenance.time, entry.path), reverse=True)
 
-    def find_notes(self, author: str, clearance: Trust) -> Iterator["Entry"]:
+    def find_notes(self, author: str, audience: Audience) -> Iterator["Entry"]:
         """Find what somebody saved and the owner has reviewed, among the notes without a name, the newest first."""
         self._files.refresh(now=True)
         found: list[Entry] = []
-        for store in self.open_to(clearance):
+        for store in self.list_shared(audience):
             for path in self._upkeep.list(store):
                 document = self._files.read(path) if path.startswith(f"memory/{store}/{NOTES}/") else None
                 if isinstance(document, Document) and document.field("author") == author:
                     origin = Provenance(author=author, time=one_line(document.field("time")))
-                    found.append(Entry(path=path.removeprefix("memory/"), text=document.body, provenance=origin))
+                    found.append(Entry(path=show_path(path), text=document.body, provenance=origin))
         return iter(sorted(found, key=lambda entry: (entry.provenance.time, entry.path), reverse=True))
 
-    def menu(self, clearance: Trust, meter: Meter, store: str = "") -> list[str]:
-        """List what the clearance may load, each with its price, as the menu does."""
+    def menu(self, audience: Audience, meter: Meter, store: str = "") -> list[str]:
+        """List what the audience may load, each with its price, as the menu does."""
         self._files.refresh(now=True)
-        names = self.open_to(clearance, store)
-        lines, troubles = list_stores(names, self._upkeep.list, self._files.read, meter)
+        lines, troubles = list_stores(self._open(audience, store), self._upkeep.list, self._files.read, meter)
         return [*lines, *(f"({trouble})" for trouble in troubles)]
 
-    def take_stock(self, clearance: Trust) -> list[Stock]:
-        """Say what the stores hold that the clearance may see, and how fresh the index of each is."""
+    def take_stock(self, audience: Audience) -> list[Stock]:
+        """Say what the stores hold that the audience may see, and how fresh the index of each is."""
         self._files.refresh(now=True)
-        names = self.open_to(clearance)
+        names = self._open(audience)
         stocks = self._upkeep.ask(lambda index: [self._upkeep.weigh(name, index) for name in names])
-        return [stock for stock in stocks if stock.documents or stock.store in self._stores]
+        own = [stock for stock in stocks if stock.store not in self._readable]
+        mine = Stock(
+            store=OWN_STORE,
+            documents=sum(stock.documents for stock in own),
+            unreviewed=0,
+            indexed=sum(stock.indexed for stock in own),
+        )
+        shared = [stock for stock in stocks if stock.store in self._readable]
+        return [stock for stock in (*shared, mine) if stock.documents or stock.store in self._stores]
 
     def survey(self, clearance: Trust) -> Survey:
-        """See what an owner wrote or has looked at in the stores that the clearance may see, and open none of it."""
+        """See what an owner wrote or has looked at in the stores that the clearance may see, and open none of it.
+
+        What is made of it is for everybody of this clearance, so nobody's own memory is in it.
+        """
         self._files.refresh(now=True)
-        listed = [path for store in self.open_to(clearance) for path in self._upkeep.list(store)]
+        listed = self._list(self._open(Audience(clearance=clearance)))
         stamps = self._files.stamps(path for path in listed if not find_author(path))
         paths = sorted(stamps, key=lambda path: (-find_change(stamps[path]), path))
         mark = "\n".join(f"{path}\0{stamps[path]}" for path in sorted(stamps))
@@ -332,16 +374,17 @@ class Memory:
         files = Files(self._files.root)
         return [found for path in paths if isinstance(found := files.read(path), Document) and found.body.strip()]
 
-    def forget(self, path: str, clearance: Trust) -> str:
+    def forget(self, path: str, audience: Audience) -> str:
         """Remove a memory from the files and from the index; returns what it said, for whoever has it still."""
-        store, place = path.partition("/")[0], f"memory/{path}"
-        if place not in self._list_for(store, clearance):
-            kept = path in (FACTS, MAIN) and clearance is Trust.FULL
+        place = locate_path(path, audience.person)
+        store = find_index_store(place)
+        if place not in self._list_for(path, audience):
+            kept = path in (FACTS, MAIN) and audience.clearance is Trust.FULL
             what = f"{path} is kept by hand; take a line out of it there" if kept else ""
             raise InputError(what or f"there is no {show_name(path)} here")
         document = self._files.read(place)
         if os.path.islink(self._files.locate(place)):
-            raise InputError(f"{path} is a link; forget what it leads to: {self._files.find_target(place)[7:]}")
+            raise InputError(f"{path} is a link; forget what it leads to: {show_path(self._files.find_target(place))}")
         with self._upkeep.lock:  # the index first: what cannot be forgotten there can be tried again while it is a file
             self._upkeep.ask(lambda index: drop(store, place, index))
             self._remove(place)
@@ -350,26 +393,26 @@ class Memory:
             self._upkeep.see(store)
         return document.body if isinstance(document, Document) else ""
 
-    def promote(self, path: str, target: str, clearance: Trust, person: str, heading: str = "") -> Promotion:
+    def promote(self, path: str, target: str, audience: Audience, person: str, heading: str = "") -> Promotion:
         """Move an entry out of its inbox, as the owner's word from then on, which only the owner can make it.
 
         With a heading it is added to a note that may exist. The file says who wrote it, who confirmed it, and when.
         """
-        entry = self._find_waiting(path, clearance, person)
+        entry = self._find_waiting(path, audience, person)
         store, before, after = self._settle(target, heading, entry)
         self._remove(f"memory/{path}")
         self._upkeep.see(store, path.partition("/")[0])
         return Promotion(path=path, target=target, before=before, after=after)
 
-    def preview(self, path: str, target: str, clearance: Trust, person: str, heading: str = "") -> Promotion:
+    def preview(self, path: str, target: str, audience: Audience, person: str, heading: str = "") -> Promotion:
         """Return the change that a promotion would make, and write nothing."""
-        entry = self._find_waiting(path, clearance, person)
+        entry = self._find_waiting(path, audience, person)
         before, after = self._plan(target, heading, entry)
         return Promotion(path=path, target=target, before=before, after=after)
 
     def suggest_place(self, entry: "Entry") -> str:
-        """Suggest where an entry could be promoted to: a note in the store that it is meant for, else in its own."""
-        store = entry.provenance.wanted if entry.provenance.wanted in self._stores else entry.path.partition("/")[0]
+        """Suggest where an entry could be promoted to: a note of its store."""
+        store = entry.path.partition("/")[0]
         return f"{store}/{NOTES}/{entry.path.rpartition('/')[2]}"
 
     def may_promote(self, person: str, clearance: Trust) -> bool:
@@ -379,12 +422,12 @@ class Memory:
     def _write_confirmation(self, person: str) -> str:
         return f"{person}, {write_time(self.now())}"
 
-    def _find_waiting(self, path: str, clearance: Trust, person: str) -> Confirmed:
+    def _find_waiting(self, path: str, audience: Audience, person: str) -> Confirmed:
         """Find an entry that waits for review, as what it becomes once a person has confirmed it."""
         self._files.refresh(now=True)
-        store, place = path.partition("/")[0], f"memory/{path}"
-        may = self.may_promote(person, clearance)
-        document = self._files.read(place) if may and place in self._list_for(store, clearance) else None
+        place = f"memory/{path}"
+        may = self.may_promote(person, audience.clearance)
+        document = self._files.read(place) if may and place in self._list_for(path, audience) else None
         origin = find_provenance(place, document) if isinstance(document, Document) else None
         if not isinstance(document, Document) or origin is None:
             raise InputError(f"there is no entry {show_name(path)} that waits for review")
@@ -426,19 +469,30 @@ class Memory:
         except OSError as error:
             raise InputError(f"{place} cannot be removed: {error.strerror or error}") from None
 
-    def _list_for(self, store: str, clearance: Trust) -> list[str]:
-        return self._upkeep.list(store) if store in self.open_to(clearance) else []
+    def _list(self, names: Iterable[str]) -> list[str]:
+        """List the files of some stores of the index."""
+        return [path for name in names for path in self._upkeep.list(name)]
 
-    def find_store(self, clearance: Trust) -> str:
-        """Find the store of a clearance: the first one with just this trust, so that nothing is written below it."""
+    def _list_for(self, path: str, audience: Audience) -> list[str]:
+        """List the files of the store of a path, as far as the audience may see them."""
+        return self._list(self._open(audience, path.partition("/")[0]))
+
+    def find_store(self, audience: Audience) -> str:
+        """Find where something is saved: in the person's own memory, and in company in a store of just this trust.
+
+        So nothing is written below the clearance at which it was learned.
+        """
+        if self._has_own(audience):
+            return OWN_STORE
+        clearance = audience.clearance
         found = next((name for name, settings in self._stores.items() if settings.trust == clearance), "")
         if not found:
             raise InputError(f"nothing can be remembered at {clearance}: no store has just this trust")
         return found
 
-    def writable(self, clearance: Trust) -> list[str]:
-        """Name the stores that a clearance may see and that entries can be saved in."""
-        return [name for name in self.open_to(clearance) if name in self._stores]
+    def list_shared(self, audience: Audience) -> list[str]:
+        """Name the stores that an audience may see and that entries can be shared in."""
+        return [name for name in self.open_to(audience) if name in self._stores]
 
     def is_below(self, store: str, clearance: Trust) -> bool:
         """Whether a store has readers who could not have been where something was learned."""
@@ -449,7 +503,10 @@ class Memory:
         self._upkeep.close()
 
     def reindex(self) -> Iterator[tuple[str, int, int]]:
-        """Build the index anew; tells the store, and how many of how many documents are done."""
+        """Rebuild the index; yields the store, and how many of how many documents are done.
+
+        A person's own memory is indexed by their next search.
+        """
         return self._upkeep.reindex(sorted(self._readable))
 
 

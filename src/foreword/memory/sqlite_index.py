@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
 from foreword.errors import InputError
@@ -33,6 +33,7 @@ class SqliteIndex:
         self._figures: dict[str, tuple[int, Figures]] = {}
         self._stamps: dict[str, tuple[int, dict[str, tuple[str, str]]]] = {}
         self._common: dict[str, tuple[int, dict[str, int]]] = {}
+        self._schema = 0
         self._open()
 
     def _open(self) -> None:
@@ -59,6 +60,7 @@ class SqliteIndex:
         """Read everything inside as it is at one moment, whatever other processes write."""
         self._base.execute("BEGIN")
         try:
+            self._follow_schema()
             yield
         finally:
             self._undo()
@@ -68,11 +70,20 @@ class SqliteIndex:
         """Write everything that is done inside, or nothing of it."""
         self._base.execute("BEGIN IMMEDIATE")
         try:
+            self._follow_schema()
             yield
             self._base.execute("COMMIT")
         except BaseException:
             self._undo()
             raise
+
+    def _follow_schema(self) -> None:
+        """Forget which tables there are where another process has made or removed some."""
+        (schema,) = self._base.execute("PRAGMA schema_version").fetchone()
+        if schema != self._schema:
+            self._schema = schema
+            for known in (self._stores, self._figures, self._common, self._stamps):
+                known.clear()
 
     def _undo(self) -> None:
         if self._base.in_transaction:  # a disk that is full has ended it already
@@ -136,8 +147,13 @@ class SqliteIndex:
         base.execute(f"CREATE TABLE IF NOT EXISTS authors_{name}(name TEXT PRIMARY KEY, chunks INTEGER) WITHOUT ROWID")
         base.execute(f"CREATE INDEX IF NOT EXISTS chunks_{name}_document ON chunks_{name}(document)")
 
+    def stores(self) -> Collection[str]:
+        """Name the stores of which something is indexed."""
+        return [name for (name,) in self._base.execute("SELECT name FROM stores ORDER BY name")]
+
     def stamps(self, store: str) -> Mapping[str, tuple[str, str]]:
         """Return what is indexed of a store: each document's path, the stamp of its file and the hash of its text."""
+        self._follow_schema()
         name = self._name(store)
         (changes,) = self._base.execute("SELECT changes FROM stores WHERE name = ?", (store,)).fetchone()
         known = self._stamps.get(store)
@@ -219,6 +235,15 @@ class SqliteIndex:
         for kind in ("chunks", "documents", "authors"):
             self._base.execute(f"DELETE FROM {kind}_{name}")
         self._base.execute("UPDATE stores SET changes = changes + 1, chunks = 0, words = 0 WHERE name = ?", (store,))
+
+    def remove(self, store: str) -> None:
+        """Forget a store and its name, inside `writing`."""
+        name = store.encode().hex()
+        for kind in KINDS:
+            self._base.execute(f"DROP TABLE IF EXISTS {kind}_{name}")
+        self._base.execute("DELETE FROM stores WHERE name = ?", (store,))
+        for known in (self._stores, self._figures, self._common, self._stamps):
+            known.pop(store, None)
 
     def settle(self, store: str) -> None:
         """Bring the words of a store together after many were indexed; a search looks in each heap of them."""

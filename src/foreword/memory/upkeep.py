@@ -17,6 +17,7 @@ from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import LINK, SWEEP, Files
 from foreword.sources.memories import FACT_STORE, FACTS, MAIN, MAIN_STORE, load_facts
+from foreword.sources.own_memory import STORES, find_index_store, find_store_folder, is_memory, is_own_entry
 from foreword.sources.provenance import find_author, find_provenance
 
 ATTEMPTS = 2  # to use an index that may be damaged
@@ -91,7 +92,7 @@ class Upkeep:
         """Build the index anew; tells the store, and how many of how many documents are done."""
         names = list(stores)
         with self.lock:
-            self.ask(lambda index: empty(names, index))
+            self.ask(lambda index: empty({*names, *index.stores()}, index))
             try:
                 with self._guarded() as index:
                     for name in names:
@@ -119,7 +120,7 @@ class Upkeep:
         return Stock(
             store=store,
             documents=len(stamps),
-            unreviewed=sum(bool(find_author(path)) for path in stamps),
+            unreviewed=sum(bool(find_author(path)) and not is_own_entry(path) for path in stamps),
             indexed=sum(path in known and self._is_same(path, stamp, known[path]) for path, stamp in stamps.items()),
         )
 
@@ -166,14 +167,17 @@ class Upkeep:
 
         A link may not lead out of its store, and what the configuration lists by name is no memory.
         """
-        folder, files = f"memory/{store}", self._files
+        folder, files = find_store_folder(store), self._files
         if store in ALONE:
             path = ALONE[store]
             found = isinstance(files.read(path), Document) and files.find_target(path) == path
             return {path: files.stamp(path)} if found and (path == MAIN or path not in self._listed) else {}
         if files.find_target(folder) != folder:
             return {}
-        stamps = files.stamps([path for path in files.list(folder) if path not in self._listed])
+        paths = [path for path in files.list(folder) if path not in self._listed]
+        if not folder.startswith(STORES):  # a person's own memory is one store for each clearance
+            paths = [path for path in paths if find_index_store(path) == store]
+        stamps = files.stamps(paths)
         if LINK not in stamps.values():
             return stamps
         return {path: stamp for path, stamp in stamps.items() if stamp != LINK or self._holds(path)}
@@ -181,7 +185,7 @@ class Upkeep:
     def _holds(self, path: str) -> bool:
         """Whether a link leads to another file of its store."""
         target = self._files.find_target(path)
-        inside = target.startswith(path[: path.index("/", len("memory/")) + 1])
+        inside = is_memory(target) and find_index_store(target) == find_index_store(path)
         return target != path and inside and target not in self._listed
 
     def _sync(self, store: str, index: Index, *, now: bool = False) -> Iterator[tuple[str, int, int]]:

@@ -11,10 +11,12 @@ from foreword.sources.document import Document, Trouble, escape_attribute, escap
 from foreword.sources.facts import round_tokens
 from foreword.sources.form import fill_form
 from foreword.sources.memories import FACT_STORE, FACTS, NO_FACTS, load_facts
+from foreword.sources.own_memory import OWN_STORE, find_own_folder, find_own_level, is_own_entry, show_path
 from foreword.sources.provenance import INBOX, find_author, show_entries
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Missing, Section, write_line
 from foreword.sources.texts import UNFOUND
+from foreword.sources.trace import Reader
 from foreword.sources.view import SessionView, StaticView
 from foreword.tokens import Meter
 from foreword.words import Pace, Trust, Verdict
@@ -78,6 +80,9 @@ def list_memory(view: SessionView, entry: Planned) -> Item:
     static = view.static
     # It is the same for everybody of one clearance, and a new session is no reason to look at every file again.
     lines, troubles = static.files.recall("memories", lambda: find_memories(static))
+    if view.alone:
+        own = find_own_memories(view)
+        lines, troubles = (*lines, *own[0]), (*troubles, *own[1])
     return Section(
         entry=entry,
         text=closing,
@@ -93,6 +98,20 @@ def find_memories(view: StaticView) -> tuple[tuple[str, ...], tuple[str, ...]]:
     known = {FACT_STORE: Store(trust=Trust.INNER), **view.stores}
     stores = [name for name, settings in sorted(known.items()) if view.clearance >= settings.trust]
     return list_stores(stores, lambda store: list_memories(store, view), view.files.read, view.meter)
+
+
+def find_own_memories(view: SessionView) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Price every file of the person's own memory that the clearance may see; others are not opened."""
+    static = view.static
+    paths = list_own(view.alone, static.clearance, static.files)
+    return list_stores((OWN_STORE,), lambda _: paths, static.files.read, static.meter)
+
+
+def list_own(person: str, clearance: Trust, files: Reader) -> Sequence[str]:
+    """List the files of a person's own memory that a clearance may see."""
+    if not person:
+        return ()
+    return [path for path in files.list(find_own_folder(person)) if find_own_level(path) <= clearance]
 
 
 def list_memories(store: str, view: StaticView) -> Sequence[str]:
@@ -113,11 +132,11 @@ def list_stores(
     lines: list[str] = []
     troubles: list[str] = []
     for store in stores:
-        unreviewed: dict[str, list[Document]] = {}
+        entries: dict[str, list[Document]] = {}
         for path in list_paths(store):
             match read(path):
-                case Document() as document if document.body and (author := find_author(path)):
-                    unreviewed.setdefault(author, []).append(document)
+                case Document() as document if document.body and find_author(path):
+                    entries.setdefault(find_group(path), []).append(document)
                 case Document() as document if document.path == FACTS and not load_facts(document):
                     troubles.append(NO_FACTS)
                 case Document() as document if document.body:
@@ -126,15 +145,23 @@ def list_stores(
                     troubles.append(f"{path} {trouble.reason}")
                 case None:
                     troubles.append(f"{path} {UNFOUND}")
-        lines += [price_author(store, author, found, meter) for author, found in sorted(unreviewed.items())]
+        lines += [price_entries(group, found, meter) for group, found in sorted(entries.items())]
     return tuple(lines), tuple(troubles)
 
 
-def price_author(store: str, author: str, found: Sequence[Document], meter: Meter) -> str:
-    """Price all that waits for review from one author; of the words themselves nothing is repeated."""
-    tokens = meter.count(show_entries(found))
-    entries = f"{len(found):,} unreviewed entr{'y' if len(found) == 1 else 'ies'} from {author}"
-    return write_line(f"{store}/{INBOX}/{author}", tokens, entries)
+def find_group(path: str) -> str:
+    """Return the path under which all entries of one folder are read: those of an author, or of one's own by level."""
+    if is_own_entry(path):
+        return f"{OWN_STORE}/{find_own_level(path)}"
+    return f"{show_path(path).partition('/')[0]}/{INBOX}/{find_author(path)}"
+
+
+def price_entries(group: str, found: Sequence[Document], meter: Meter) -> str:
+    """Price all entries of one folder; of the words themselves nothing is repeated."""
+    author, own = find_author(found[0].path), is_own_entry(found[0].path)
+    entries = f"entr{'y' if len(found) == 1 else 'ies'}"
+    about = f"{entries} saved for {author}" if own else f"unreviewed {entries} from {author}"
+    return write_line(group, meter.count(show_entries(found)), f"{len(found):,} {about}")
 
 
 @lru_cache(maxsize=8_192)
@@ -142,4 +169,4 @@ def price_memory(document: Document, meter: Meter) -> str:
     """Price one memory, once for as long as it does not change."""
     if document.path == FACTS:
         return write_line(FACTS, meter.count("\n".join(load_facts(document) or ())), "short facts")
-    return write_line(document.path.removeprefix("memory/"), meter.count(document.body), document.description)
+    return write_line(show_path(document.path), meter.count(document.body), document.description)

@@ -11,13 +11,13 @@ from typing import Generic, TypeVar
 
 from foreword.errors import PathRefused
 from foreword.sources.document import Document, Trouble, parse_document
+from foreword.sources.own_memory import is_memory
 from foreword.sources.validity import find_fault
 
 LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a prompt
 MAX_MEMORY_BYTES = 64_000_000  # of one memory, which is searched and read in parts
 SWEEP = 0.25  # seconds between two looks at the disk
 RACY = 50_000_000  # a file written so few nanoseconds before it was read may change again unseen
-MEMORY = "memory/"  # its index tells what it cannot read
 PROSE = ".md"  # what keeps its last good text; configuration and blueprints are kept by who reads them, once they hold
 LINK = "link"  # the stamp of a link, which may change without a trace of its own
 MANY_NAMES = 5_000  # watched names, after which those that lead nowhere are forgotten
@@ -216,7 +216,7 @@ class Files:
         before, trouble = self._before.get(path), self._judge(path, seen.value)
         if before is None or trouble is None or not seen.place or seen.place != before.place:
             self._drop(path)
-            if trouble and path.endswith(PROSE) and not path.startswith(MEMORY):
+            if trouble and path.endswith(PROSE) and not is_memory(path):  # the index tells what it cannot read
                 self._losses[path] = trouble
             return seen
         self._faults[path] = trouble
@@ -341,7 +341,7 @@ class Files:
             raise UnusableError("is a directory; a file is expected here")
         if not stat.S_ISREG(facts.st_mode):
             raise UnusableError("is not a regular file")
-        largest = MAX_MEMORY_BYTES if place.removeprefix(self.below).startswith(MEMORY) else LARGEST
+        largest = MAX_MEMORY_BYTES if is_memory(place.removeprefix(self.below)) else LARGEST
         if facts.st_size > largest:
             raise UnusableError(f"has {facts.st_size:,} bytes; at most {largest:,} are read, so split it")
         again = os.path.realpath(place)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from foreword.frozen import frozen
 from foreword.sources.document import Document
-from foreword.words import Trust
+from foreword.trust import Audience
 
 
 @frozen(eq=True)
@@ -40,8 +40,8 @@ class Passage:
 class Recall(Protocol):
     """What can be asked for the passages that a message is about."""
 
-    def recall(self, message: str, clearance: Trust, documents: Sequence[Document] = ()) -> Sequence[Passage]:
-        """Return a few passages that the clearance may see, the best first, or none where none is clearly meant.
+    def recall(self, message: str, audience: Audience, documents: Sequence[Document] = ()) -> Sequence[Passage]:
+        """Return a few passages that the audience may see, the best first, or none where none is clearly meant.
 
-        The documents are searched beside the stores; the caller has checked that the clearance may see them.
+        The documents are searched beside the stores; the caller has checked that the audience may see them.
         """

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 
 from foreword.frozen import frozen
 from foreword.sources.document import Document, one_line
+from foreword.sources.own_memory import find_own_person, is_own_entry
 
 INBOX = "inbox"  # the folder of a store for what agents save, one folder for each author in it
 NOBODY = "unknown"  # the author of what lies in an inbox and in nobody's folder
-CLAIM = re.compile(r"(?m)^\((?=unreviewed)")  # a line that looks as if it said whose words follow
+CLAIM = re.compile(r"(?m)^\((?=unreviewed|saved for )")  # a line that looks as if it said whose words follow
 
 
 @frozen(eq=True)
@@ -20,16 +21,20 @@ class Provenance:
     channel: str = ""
     session: str = ""
     time: str = ""
-    wanted: str = ""
+    own: bool = False
+    """Whether it lies in the author's own memory, which no owner reviews."""
 
     def __str__(self) -> str:
         at = f" at {self.clearance}" if self.clearance else ""
         on = f" on {self.channel}" if self.channel else ""
-        return f"unreviewed, saved for {self.author}{at}{on}{', ' + self.time[:10] if self.time else ''}"
+        review = "" if self.own else "unreviewed, "
+        return f"{review}saved for {self.author}{at}{on}{', ' + self.time[:10] if self.time else ''}"
 
 
 def find_author(path: str) -> str:
-    """Return whose unreviewed words a memory holds, by the inbox it lies in; nothing for the owner's own."""
+    """Return for whom an agent saved a memory, by the folder it lies in; nothing for what people wrote by hand."""
+    if is_own_entry(path):
+        return find_own_person(path)
     parts = path.split("/")
     if len(parts) < 4 or parts[0] != "memory" or parts[2] != INBOX:
         return ""
@@ -37,7 +42,7 @@ def find_author(path: str) -> str:
 
 
 def find_provenance(path: str, document: Document) -> Provenance | None:
-    """Find where an entry of an inbox comes from; a file outside one is the owner's word."""
+    """Find where an entry comes from; any other file is the word of the person who wrote it."""
     author = find_author(path)
     if not author:
         return None
@@ -47,12 +52,12 @@ def find_provenance(path: str, document: Document) -> Provenance | None:
         channel=one_line(document.field("channel")),
         session=one_line(document.field("session")),
         time=one_line(document.field("time")),
-        wanted=one_line(document.field("wanted")),
+        own=is_own_entry(path),
     )
 
 
 def show_entries(entries: Iterable[Document]) -> str:
-    """Show all that waits for review from one author, each with where it comes from."""
+    """Show entries of one author, each with where it comes from."""
     return "\n\n".join(f"({find_provenance(entry.path, entry)})\n{show_body(entry.body)}" for entry in entries)
 
 

@@ -28,7 +28,7 @@ from foreword.sources.toolkit import NO_TOOLKIT, Toolkit
 from foreword.sources.trace import Kept, Part, Reader
 from foreword.sources.view import SessionView, StaticView, TurnView, View
 from foreword.sources.weave import weave
-from foreword.trust import has_company
+from foreword.trust import Audience, find_audience, has_company
 from foreword.turn import Client, Turn
 from foreword.words import Mode, Pace, Placement, Verdict
 
@@ -41,7 +41,7 @@ def read(
     """Fill the runs of a plan; of static and session runs, only the parts that an edit has touched."""
     session = observe(plan, turn, ground, toolkit)
     remaining = find_remaining(plan, session.static, ground) - conversation
-    moment = see_turn(session, turn, find_recall(plan, session.static, ground), remaining)
+    moment = see_turn(session, turn, find_recall(plan, session, ground), remaining)
     slower: dict[Pace, StaticView | SessionView] = {Pace.STATIC: session.static, Pace.SESSION: session}
     filled = [
         fill(run, moment, ground.scratch) if run.pace is Pace.TURN else fill_again(run, slower[run.pace], ground)
@@ -239,7 +239,7 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
     return SessionView(
         static=static,
         user=turn.user,
-        alone="" if has_company(turn) else turn.user,
+        alone=find_audience(turn, static.clearance).person,
         channel=turn.channel,
         room=turn.room,
         situation=turn.situation,
@@ -270,12 +270,13 @@ def wants_recall(plan: Plan, ground: Ground) -> bool:
     return ground.memories is not None and (plan.mode is Mode.BRIEF if wanted is None else wanted)
 
 
-def find_recall(plan: Plan, view: StaticView, ground: Ground) -> Callable[[str], Sequence[Passage]] | None:
+def find_recall(plan: Plan, view: SessionView, ground: Ground) -> Callable[[str], Sequence[Passage]] | None:
     """Return what finds the passages for a message; None where recall is off."""
     memories = ground.memories
     if memories is None or not wants_recall(plan, ground):
         return None
-    return lambda message: memories.recall(message, view.clearance, list_recallable(plan, view))
+    audience = Audience(clearance=view.static.clearance, person=view.alone)
+    return lambda message: memories.recall(message, audience, list_recallable(plan, view.static))
 
 
 def see_turn(

@@ -1,4 +1,4 @@
-"""Imports the notes of SPEC-010's table `agent_long_term_memory` as entries, each with its author and its date.
+"""Imports the notes of SPEC-010's table `agent_long_term_memory` into each person's own memory, with their dates.
 
 A row holds what one agent noted about one person. Nothing is left out without a line in the report.
 """
@@ -16,12 +16,13 @@ from foreword.config.schema import Config
 from foreword.errors import InputError, show_name
 from foreword.frozen import frozen
 from foreword.memory import Note
-from foreword.memory.entry import LONGEST, list_names, write_file, write_note
+from foreword.memory.entry import LONGEST, find_places, write_file, write_note
 from foreword.memory.notes import list_added, mark_text
 from foreword.sources.document import Document, normalise, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACTS, find_texts
-from foreword.sources.provenance import INBOX, find_author
+from foreword.sources.own_memory import OWN_STORE, find_own_folder
+from foreword.sources.provenance import find_author
 from foreword.store.legacy import NOTES, Row, quote_path, read_rows, show
 from foreword.store.schema import has_table
 from foreword.store.state import STATE_FILE, use_state
@@ -34,14 +35,6 @@ TIMES = ("updated_at", "updated", "created_at", "created")
 CHANNEL = "import"
 MAX_LABEL_CHARS = 40  # of a part of a long text
 MAX_SHOWN = 20  # rows that one line of the report names
-
-
-@frozen(eq=True)
-class NotePlace:
-    """Where the notes of a person go, and who can read them there."""
-
-    folder: str
-    clearance: Trust
 
 
 @frozen(eq=True)
@@ -60,16 +53,14 @@ class NotesReport:
     """Rows without a date, which have the time of the import."""
     unknown_agents: tuple[str, ...] = ()
     """Rows of agents that the configuration lacks; they are imported, since all agents share memory."""
-    unreadable: tuple[str, ...] = ()
-    """Rows of people whose trust is too low for any place where private notes may go."""
     empty: tuple[str, ...] = ()
     """Rows without a text, which are not imported."""
     ownerless: tuple[str, ...] = ()
     """Rows of nobody, which are not imported."""
     unknown_users: tuple[str, ...] = ()
     """Rows of people whom the configuration lacks, which are not imported."""
-    placeless: tuple[str, ...] = ()
-    """Rows that no store can take, which are not imported."""
+    strangers: tuple[str, ...] = ()
+    """Rows of people with trust `public`, who have no memory; they are not imported."""
 
     def list_lines(self) -> list[str]:
         """Say in one line each what was not imported, or not as it was."""
@@ -79,11 +70,10 @@ class NotesReport:
             (self.split, f"longer than {LONGEST:,} characters and imported as several entries"),
             (self.undated, "without a date; the entry has the time of the import"),
             (self.unknown_agents, "of agents that foreword.yaml lacks; imported, since all agents share memory"),
-            (self.unreadable, "imported where only the owner and inner people read; the person's trust is too low"),
             (self.empty, "not imported: no text"),
             (self.ownerless, "not imported: no user_id"),
             (self.unknown_users, "not imported: add the users to foreword.yaml and import again"),
-            (self.placeless, "not imported: add a store with trust inner or full to foreword.yaml and import again"),
+            (self.strangers, "not imported: public people have no memory; raise their trust and import again"),
         )
         return [
             f"{NOTES}: {show_count(len(rows), 'row', 'rows')} {what}: {name_rows(rows)}" for rows, what in lines if rows
@@ -101,45 +91,26 @@ def name_rows(rows: Sequence[str]) -> str:
     return ", ".join(rows[:MAX_SHOWN]) + more
 
 
-def find_place(user: str, config: Config) -> NotePlace | None:
-    """Choose where the notes of a person go, or none.
-
-    They were learned in private, so they go to no store that is read in groups: one of the person's own trust, and
-    never below inner.
-    """
-    least = max(config.users[user].trust, Trust.INNER)
-    levels = (level for level in Trust if level >= least)
-    found = next(
-        ((name, one.trust) for level in levels for name, one in config.stores.items() if one.trust == level), None
-    )
-    return NotePlace(folder=f"memory/{found[0]}/{INBOX}/{user}", clearance=found[1]) if found else None
-
-
 def import_notes(rows: Iterable[Row], root: str, config: Config, now: datetime) -> NotesReport:
     """Write the rows of long-term memory as entries; what is there already is not written again."""
     report: dict[str, list[str]] = {field.name: [] for field in fields(NotesReport) if field.name != "saved"}
-    known = find_known(root)
+    known = find_known(root, config)
     seen: set[tuple[str, str]] = set()
     saved = 0
     for row in map(read_note_row, rows, count(1)):
         if refusal := refuse_row(row, config, seen):
             report[refusal].append(row.label)
             continue
-        place = find_place(row.user, config)
-        if place is None:
-            report["placeless"].append(row.label)
-            continue
         seen.add((row.user, row.text))
         parts = make_parts(row.text)
         new = [part for part in parts if not {(row.user, mark_text(one)) for one in (part, one_line(part))} & known]
         for part in new:
-            save_note(root, place, row, part, now)
+            save_note(root, row, part, config.users[row.user].trust, now)
         saved += len(new)
         told = {
             "split": len(parts) > 1,
             "undated": row.time is None,
             "unknown_agents": row.agent not in config.agents,
-            "unreadable": config.users[row.user].trust < place.clearance,
         }
         for name in [name for name, applies in told.items() if applies] if new else ["known"]:
             report[name].append(row.label)
@@ -182,6 +153,7 @@ def refuse_row(row: NoteRow, config: Config, seen: Collection[tuple[str, str]]) 
         "empty": not row.text,
         "ownerless": not row.user,
         "unknown_users": row.user not in config.users,
+        "strangers": row.user in config.users and config.users[row.user].trust < Trust.FAMILIAR,
         "duplicates": (row.user, row.text) in seen,
     }
     return next((name for name, applies in reasons.items() if applies), "")
@@ -225,25 +197,26 @@ def escape_comment(text: str) -> str:
     return f"\\{text}" if text.startswith("<!--") else text
 
 
-def save_note(root: str, place: NotePlace, row: NoteRow, text: str, now: datetime) -> None:
-    """Write one entry; a file of this name holds another text by now, so the entry gets a longer name."""
+def save_note(root: str, row: NoteRow, text: str, clearance: Trust, now: datetime) -> None:
+    """Write one entry of a person's own memory; where its name is taken by another text, it gets a longer one."""
     note = Note(
         text=text,
         author=row.user,
-        clearance=place.clearance,
+        clearance=clearance,
         channel=CHANNEL,
         session=f"{NOTES}/{row.agent}" if row.agent else NOTES,
         time=row.time or now,
     )
-    if not any(write_file(root, f"{place.folder}/{name}", write_note(note)) for name in list_names(note)):
-        raise InputError(f"{place.folder} has files of the names that an entry needs; move them away and import again")
+    if not any(write_file(root, path, write_note(note)) for path in find_places(OWN_STORE, note)):
+        folder = find_own_folder(row.user)
+        raise InputError(f"{folder} has files of the names that an entry needs; move them away and import again")
 
 
-def find_known(root: str) -> set[tuple[str, str]]:
+def find_known(root: str, config: Config) -> set[tuple[str, str]]:
     """Return author and hash of each text in memory: entries, and texts promoted to notes and facts."""
     files = Files(root)
     known: set[tuple[str, str]] = set()
-    for path in files.list("memory"):
+    for path in [path for folder in ("memory", *map(find_own_folder, config.users)) for path in files.list(folder)]:
         document = files.read(path)
         if isinstance(document, Document):
             author = find_author(path) or one_line(document.field("author"))

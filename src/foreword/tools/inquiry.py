@@ -58,7 +58,7 @@ class Inquiry:
         """Say how things are."""
         refuse_unknown(arguments, ())
         found = self._ask(lambda log: find_status(log, self._reader, self._now))
-        lines = [show_stock(stock) for stock in self._memory.take_stock(self._reader.clearance)]
+        lines = [show_stock(stock) for stock in self._memory.take_stock(self._assembly.audience)]
         text, _ = self._fill([*lines, *show_status(found, self._zone)])
         return text
 

@@ -1,6 +1,6 @@
 """Reading tools: memory_get and read_section redeem every menu line and every marker of a prompt."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +10,15 @@ from foreword.errors import InputError, UnknownName, show_name
 from foreword.frozen import frozen
 from foreword.sources import Section
 from foreword.sources.archived import is_archive, may_read
+from foreword.sources.catalogue import find_group, list_own
 from foreword.sources.document import Document
 from foreword.sources.ground import Ground
 from foreword.sources.memories import FACTS, MAIN, NO_FACTS, load_facts
+from foreword.sources.own_memory import OWN_STORE, is_own_entry, locate_path
 from foreword.sources.provenance import INBOX, Provenance, find_author, find_provenance, show_body, show_entries
 from foreword.sources.section import quote
 from foreword.sources.trace import Reader
+from foreword.trust import Audience
 from foreword.turn import Tool, Toolset
 from foreword.words import Trust
 
@@ -86,8 +89,8 @@ def call(assembly: Assembly, ground: Ground, name: str, arguments: Mapping[str, 
         raise InputError(f"there is no {show_name(target)} here")
     text, origin = found if isinstance(found, tuple) else (found, "")
     reading = cut(text, first or 1, lines, assembly, f"{name}({quote(target)}")
-    # All that waits from one author begins with its origin by itself, and no words of an entry can look like that.
-    told = not origin or reading.text.startswith("(unreviewed")
+    # A list of entries begins with its origin by itself, and no words of an entry can look like that.
+    told = not origin or reading.text.startswith(("(unreviewed", "(saved for "))
     return reading if told else introduce(reading, origin, assembly)
 
 
@@ -149,7 +152,7 @@ def find_transcript(assembly: Assembly, ground: Ground, reader: Reader, path: st
 
 
 def find_memory(assembly: Assembly, ground: Ground, reader: Reader, path: str) -> tuple[str, str] | str | None:
-    """Find a memory that the clearance may see: a file of a store, all from one author, the facts, or MEMORY.md."""
+    """Find a memory that this turn may see: a file of a store, all from one author, the facts, or MEMORY.md."""
     level, guard = assembly.clearance.level, ground.guard(assembly.plan.blueprint)
     if path == FACTS and level >= Trust.INNER and not reader.is_listed(path):
         facts = reader.read(path)
@@ -159,18 +162,28 @@ def find_memory(assembly: Assembly, ground: Ground, reader: Reader, path: str) -
     store, _, rest = path.partition("/")
     settings = ground.config.stores.get(store)
     if settings is None or level < settings.trust:
-        return None
+        return find_own_memory(assembly.audience, reader, path) if store == OWN_STORE else None
     if reader.lists(f"memory/{store}", f"memory/{path}"):
         return read_memory(reader, f"memory/{path}")
     inbox, _, author = rest.partition("/")
-    return read_author(reader, store, author) if inbox == INBOX and author else None
+    mine = [one for one in reader.list(f"memory/{store}") if inbox == INBOX and find_author(one) == author]
+    return read_entries(reader, mine, Provenance(author=author))
 
 
-def read_author(reader: Reader, store: str, author: str) -> tuple[str, str] | None:
-    """Read all that waits for review from one author; every page of it says whose words they are."""
-    mine = [reader.read(path) for path in reader.list(f"memory/{store}") if find_author(path) == author]
-    text = show_entries(one for one in mine if isinstance(one, Document) and one.body)
-    return (text, str(Provenance(author=author))) if text else None
+def find_own_memory(audience: Audience, reader: Reader, path: str) -> tuple[str, str] | None:
+    """Find a file of the person's own memory, or all entries of one level; there is none where others read."""
+    files, place = list_own(audience.person, audience.clearance, reader), locate_path(path, audience.person)
+    if place in files:
+        return read_memory(reader, place)
+    entries = [one for one in files if is_own_entry(one) and find_group(one) == path]
+    return read_entries(reader, entries, Provenance(author=audience.person, own=True))
+
+
+def read_entries(reader: Reader, paths: Iterable[str], origin: Provenance) -> tuple[str, str] | None:
+    """Read all entries of one author; every page of it says whose words they are."""
+    found = map(reader.read, paths)
+    text = show_entries(one for one in found if isinstance(one, Document) and one.body)
+    return (text, str(origin)) if text else None
 
 
 def read_memory(reader: Reader, path: str) -> tuple[str, str] | None:

@@ -11,10 +11,11 @@ from foreword.memory import Hit, Memory, Note
 from foreword.memory.snippet import find_snippet
 from foreword.sources.document import one_line
 from foreword.sources.ground import Ground
+from foreword.sources.own_memory import find_own_person, locate_path
 from foreword.sources.provenance import find_author
 from foreword.sources.section import write_get
 from foreword.tools.answer import Answer
-from foreword.trust import has_company
+from foreword.trust import Audience, has_company
 from foreword.turn import Tool, Toolset
 from foreword.words import Trust
 
@@ -40,7 +41,7 @@ def make_tool(name: str, description: str, needed: tuple[str, ...], **properties
 
 
 def make_writer(name: str, description: str, needed: tuple[str, ...], **properties: Mapping[str, Any]) -> Tool:
-    """Make a memory tool that writes: nobody is asked, since it reaches what was saved for this person alone."""
+    """Make a memory tool that writes without asking: it reaches only what was saved for this person."""
     return replace(make_tool(name, description, needed, **properties), changes=True, confirm=False)
 
 
@@ -57,10 +58,19 @@ REMEMBERING = Toolset(
         make_tool("memory_list", "List what is in memory, each with its price.", (), store=STORE),
         make_writer(
             "save_memory",
-            "Keep a fact or a note for another time. Say in it who said so.",
+            "Keep a fact or a note for another time: in private for this person alone. Say in it who said so.",
             ("text",),
             text={**TEXT, "description": "One fact or one note that can be understood by itself."},
-            store={**TEXT, "description": "Where more people may see it; a person has to confirm that."},
+        ),
+        replace(
+            make_writer(
+                "share_memory",
+                "Copy an entry of this person to a store that others read. The person is asked first.",
+                ("path", "store"),
+                path={**TEXT, "description": "The path as save_memory or read_memory shows it."},
+                store=TEXT,
+            ),
+            confirm=True,
         ),
         make_tool("read_memory", "Show what was saved for this person, and their standing instructions, whole.", ()),
         make_writer(
@@ -82,7 +92,7 @@ class Remembering:
         self._ground = ground
         self._memory = memory
         self._kept = kept
-        self._level = assembly.clearance.level
+        self._audience = assembly.audience
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Answer:
         """Run one tool."""
@@ -90,6 +100,7 @@ class Remembering:
             "memory_search": self.search,
             "memory_list": self.list,
             "save_memory": self.save,
+            "share_memory": self.share,
             "read_memory": self.read,
             "forget_memory": self.forget,
         }
@@ -109,7 +120,7 @@ class Remembering:
         limit = arguments.get("limit", RESULTS)
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 20:
             raise InputError("'limit' is a whole number from 1 to 20")
-        hits = self._memory.search(query, self._level, limit=limit, store=store)
+        hits = self._memory.search(query, self._audience, limit=limit, store=store)
         found = "\n\n".join(self.show(number, hit, query) for number, hit in enumerate(hits, 1))
         return self._answer(found or "Nothing in memory answers that.", self._name_stores(store), len(hits))
 
@@ -125,13 +136,13 @@ class Remembering:
     def list(self, arguments: Mapping[str, Any]) -> Answer:
         """List everything with its price."""
         store = take_text(arguments, "store", "")
-        lines = self._memory.menu(self._level, self._assembly.terms.meter, store)
+        lines = self._memory.menu(self._audience, self._assembly.terms.meter, store)
         shown = self._cut(lines, "memory_list has no more room; name a store, or find the rest with memory_search")
         return self._answer("\n".join(shown) or "There is nothing in memory.", self._name_stores(store), len(lines))
 
     def _name_stores(self, store: str) -> str:
         """Name the stores that were looked into, for the log."""
-        return ", ".join(self._memory.open_to(self._level, store))
+        return ", ".join(self._memory.open_to(self._audience, store))
 
     def _cut(self, lines: Sequence[str], note: str) -> Iterator[str]:
         """Give as many lines as an answer holds, and say where there are more."""
@@ -144,37 +155,46 @@ class Remembering:
             yield line
 
     def save(self, arguments: Mapping[str, Any]) -> Answer:
-        """Save something at the clearance at which it was learned; a store for more people waits for a person."""
+        """Save something at the clearance at which it was learned: in private as the person's own."""
+        if "store" in arguments:
+            raise InputError("save_memory takes no store; save it, and share it with share_memory")
+        saved = self._memory.save(self._note(take_text(arguments, "text")), self._memory.find_store(self._audience))
+        if saved.known:
+            return self._answer(f"That is known already: {saved.path}.", saved.store)
+        return self._answer(f"Saved as {saved.path}.", saved.store, 1)
+
+    def _note(self, text: str) -> Note:
+        """Note who says something, where and when."""
         turn = self._assembly.turn
-        own = self._memory.find_store(self._level)
-        wanted = take_text(arguments, "store", "") or own
-        if wanted not in self._memory.open_to(self._level):
-            raise InputError(f"there is no {show_name(wanted)} here")
-        same = [name for name in self._memory.writable(self._level) if not self._memory.is_below(name, self._level)]
-        note = Note(
-            text=take_text(arguments, "text"),
+        return Note(
+            text=text,
             author=turn.user,
-            clearance=self._level,
+            clearance=self._audience.clearance,
             channel=turn.channel,
             session=turn.session,
             time=turn.now or self._memory.now(),
-            wanted=wanted if wanted != own and wanted not in same else "",
         )
-        saved = self._memory.save(note, wanted if wanted in same else own)
+
+    def share(self, arguments: Mapping[str, Any]) -> Answer:
+        """Copy an entry of the person to the inbox of a store that others read; the person has confirmed the call."""
+        path, store = take_text(arguments, "path"), take_text(arguments, "store")
+        user = self._assembly.turn.user
+        entries = self._memory.find_own(user, self._audience) if user else iter(())
+        entry = next((one for one in entries if one.path == path), None)
+        if entry is None:
+            raise InputError(f"there is no {show_name(path)} of this person here")
+        if store not in self._memory.list_shared(self._audience):
+            raise InputError(f"there is no {show_name(store)} here that entries are shared in")
+        saved = self._memory.save(replace(self._note(entry.text), confirmed=user), store)
         if saved.known:
-            return self._answer(f"That is known already: {saved.path}.", own)
-        waiting = (
-            f" It is to be in {wanted}, which a person has to confirm first: foreword memory review."
-            if note.wanted
-            else ""
-        )
-        return self._answer(f"Saved as {saved.path}.{waiting}", own, 1)
+            return self._answer(f"That is known already: {saved.path}.", store)
+        return self._answer(f"Shared as {saved.path}, which the owner reviews.", store, 1)
 
     def read(self, _: Mapping[str, Any]) -> Answer:
         """Show the facts of the speaking person, and their whole instructions where nobody else reads them."""
         turn = self._assembly.turn
-        waiting = list(self._memory.find_own(turn.user, self._level)) if turn.user else []
-        entries = [*waiting, *(self._memory.find_notes(turn.user, self._level) if turn.user else ())]
+        waiting = list(self._memory.find_own(turn.user, self._audience)) if turn.user else []
+        entries = [*waiting, *(self._memory.find_notes(turn.user, self._audience) if turn.user else ())]
         lines = [f"- {one_line(entry.text)} ({entry.path})" for entry in entries]
         facts = "\n".join(self._cut(lines, "more is found with memory_search"))
         facts = facts or "Nothing was saved for this person yet."
@@ -193,18 +213,18 @@ class Remembering:
         """Remove an entry of the speaking person; the owner may have any entry removed, and nothing written by hand."""
         path = take_text(arguments, "path")
         turn = self._assembly.turn
-        own = {entry.path for entry in self._memory.find_own(turn.user, self._level)} if turn.user else set()
-        owner = turn.user == self._ground.config.owner and self._level is Trust.FULL
-        if owner and path not in own and not find_author(f"memory/{path}"):
+        own = {entry.path for entry in self._memory.find_own(turn.user, self._audience)} if turn.user else set()
+        owner = turn.user == self._ground.config.owner and self._audience.clearance is Trust.FULL
+        if owner and path not in own and not find_author(locate_path(path, self._audience.person)):
             raise Forbidden("what people wrote by hand is removed at the shell: foreword memory forget PATH")
         if path not in own and not owner:
             raise InputError(f"there is no {show_name(path)} of this person here")
-        text = self._memory.forget(path, self._level)
-        note = forget_sent(self._memory, path, text if owner else "")
+        text = self._memory.forget(path, self._audience)
+        note = forget_sent(self._memory, self._audience, path, text if owner else "")
         return self._answer(f"Forgotten: {path}. {note}".rstrip(), path.partition("/")[0], 1)
 
 
-def forget_sent(memory: Memory, path: str, text: str) -> str:
+def forget_sent(memory: Memory, audience: Audience, path: str, text: str) -> str:
     """Remove a forgotten memory from what the log has of sent prompts, and say so; bulletins may hold it, too."""
     from foreword.events.forgetting import Forgotten, forget_recorded, make_wipe
     from foreword.store.bulletins import drop_bulletins
@@ -215,11 +235,16 @@ def forget_sent(memory: Memory, path: str, text: str) -> str:
     if os.path.exists(os.path.join(memory.folder, STATE_FILE)):
         wipe = make_wipe(forgotten)
         with use_state(memory.folder) as state:
-            if not find_author(f"memory/{path}"):
+            if is_in_bulletins(locate_path(path, audience.person)):
                 drop_bulletins(state)
             for session in list(find_touched(state, lambda sent: wipe(sent) != sent)):
                 empty_ledger(state, session)
     return forget_recorded(memory.folder, forgotten)
+
+
+def is_in_bulletins(path: str) -> bool:
+    """Whether a bulletin may hold a memory: what people wrote by hand in a store that others read."""
+    return not find_author(path) and not find_own_person(path)
 
 
 def take_text(arguments: Mapping[str, Any], name: str, default: str | None = None) -> str:

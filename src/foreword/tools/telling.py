@@ -11,6 +11,7 @@ NOTHING: Mapping[str, Any] = {}
 TOLD = {
     "memory_search": EventType.MEMORY_SEARCH,
     "save_memory": EventType.MEMORY_WRITE,
+    "share_memory": EventType.MEMORY_WRITE,
     "forget_memory": EventType.MEMORY_WRITE,
     "update_instructions": EventType.MEMORY_WRITE,
 }

@@ -32,6 +32,15 @@ class Clearance:
 
 
 @frozen(eq=True)
+class Audience:
+    """Who reads what is shown of memory."""
+
+    clearance: Trust
+    person: str = ""
+    """The person in a private conversation; nothing where others read the reply."""
+
+
+@frozen(eq=True)
 class Bound:
     """One thing that limits the clearance."""
 
@@ -101,6 +110,11 @@ def find_situation(turn: Turn, config: Config) -> str:
 def has_company(turn: Turn) -> bool:
     """Whether others read the reply, so that nobody's own slots may be in it."""
     return bool(turn.room) or turn.situation == GROUP
+
+
+def find_audience(turn: Turn, clearance: Trust) -> Audience:
+    """Find who reads the reply of a turn."""
+    return Audience(clearance=clearance, person="" if has_company(turn) else turn.user)
 
 
 def explain(turn: Turn, trust: Trust, lowest: Bound, *, known: bool) -> str:

@@ -66,7 +66,7 @@ async def show_menu(desk: AtDesk, store: Store = "", situation: Situation = None
     if SEARCH not in assembly.terms.tools:
         return Menu(lines=[])
     memory, terms = desk.gateway.workspace.memory, assembly.terms
-    return Menu(lines=await asyncio.to_thread(memory.menu, assembly.clearance.level, terms.meter, store))
+    return Menu(lines=await asyncio.to_thread(memory.menu, assembly.audience, terms.meter, store))
 
 
 @router.get("/search", operation_id="searchMemory", responses=answers())
@@ -81,9 +81,9 @@ async def search(
     assembly = await desk.assemble(situation)
     if SEARCH not in assembly.terms.tools:
         return Passages(passages=[])
-    level, memory = assembly.clearance.level, desk.gateway.workspace.memory
-    hits = await asyncio.to_thread(memory.search, query, level, limit=limit, store=store)
-    stores = ", ".join(memory.open_to(level, store))
+    audience, memory = assembly.audience, desk.gateway.workspace.memory
+    hits = await asyncio.to_thread(memory.search, query, audience, limit=limit, store=store)
+    stores = ", ".join(memory.open_to(audience, store))
     trace = Trace(desk.gateway.listeners.recorder, find_context(assembly))
     tell_answer(trace, SEARCH, Answer(text="", tokens=0, store=stores, count=len(hits)))
     return Passages(passages=[show(hit) for hit in hits])
