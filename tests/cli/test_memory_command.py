@@ -41,9 +41,10 @@ def test_list(say):
 
 def test_save_review_promote_forget(say):
     """An entry is saved, reviewed, promoted and forgotten."""
-    path = say("memory", "save", "Bob likes rye", "--user", "bob").out.removeprefix("saved: ").strip()
+    save = ("memory", "save", "Bob likes rye", "--user", "bob", "--store", "social")
+    path = say(*save).out.removeprefix("saved: ").strip()
     assert path.startswith("social/inbox/bob/")
-    assert say("memory", "save", "Bob likes rye", "--user", "bob").out == f"known already: {path}\n"
+    assert say(*save).out == f"known already: {path}\n"
     assert "author: bob, at familiar\nplace: terminal\ndate: " in say("memory", "review").out
     promoted = say("memory", "review", path, "--promote", "social/BREAD.md").out
     assert promoted.startswith("promoted: social/BREAD.md\n\n--- /dev/null\n+++ memory/social/BREAD.md\n")
@@ -54,6 +55,26 @@ def test_save_review_promote_forget(say):
         == "Forgotten: social/BREAD.md. Recorded prompts no longer show it.\n"
     )
     assert say("memory", "search", "rye").out == "Nothing in memory answers that.\n"
+
+
+def test_own_memory(say):
+    """A save without a store is the person's own: found by who acts as them in private, and nothing waits for review."""
+    path = say("memory", "save", "Bob likes rye", "--user", "bob").out.removeprefix("saved: ").strip()
+    assert path.startswith("own/familiar/")
+    assert "Bob likes rye" in say("memory", "search", "rye", "--user", "bob").out
+    assert "Bob likes rye" in say("memory", "get", path, "--user", "bob").out
+    assert "own/familiar" in say("memory", "list", "--user", "bob").out
+    assert say("memory", "search", "rye", "--user", "bob", "--situation", "group").out.startswith("Nothing")
+    assert say("memory", "search", "rye", "--user", "bob", "--situation", "group", "--store", "own").code == 2
+    for words in (("search", "rye"), ("list",), ("list", "--store", "own"), ("review",)):
+        assert "rye" not in (out := say("memory", *words).out) and "bob" not in out
+    for words in (("get", path), ("forget", path), ("review", path), ("review", path, "--promote", "social/X.md")):
+        assert say("memory", *words).code == 2
+    assert '"store": "own"' not in say("status", "--json").out
+    assert '"store": "own"' in say("status", "--json", "--reader", "bob").out
+    assert say("memory", "reindex").out == "indexed: 2 documents\n"
+    assert "Bob likes rye" in say("memory", "search", "rye", "--user", "bob").out
+    assert say("memory", "forget", path, "--user", "bob").out.startswith(f"Forgotten: {path}.")
 
 
 def test_review_has_a_clearance(say, folder):

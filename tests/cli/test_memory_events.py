@@ -36,7 +36,7 @@ def test_told(say) -> None:
     told = say("logs", "--json")
     events = [(one["event_type"], one["metadata"]) for one in json.loads(told)]
     assert events == [
-        ("memory_search", {"store": "facts, main, private, shared, social", "count": 1}),
+        ("memory_search", {"store": "facts, main, private, shared, social, own", "count": 1}),
         ("memory_search", {"store": "social", "count": 1}),
         ("memory_write", {"store": "social", "count": 1}),
         ("memory_write", {"store": "social", "count": 0}),
@@ -52,7 +52,7 @@ def test_others(say) -> None:
     say("memory", "search", "Carol", "--user", "bob")
     assert len(json.loads(say("logs", "--json"))) == 2
     (event,) = json.loads(say("logs", "--json", "--reader", "bob"))
-    assert event["metadata"] == {"store": "social", "count": 1}
+    assert event["metadata"] == {"store": "social, own", "count": 1}
 
 
 def test_a_log_that_cannot_be_written(say, tmp_path: Path) -> None:

@@ -325,11 +325,12 @@ def test_a_forgotten_memory_leaves_the_prompt_at_once(tmp_path, stand_in, run):
     """What is forgotten in a turn is in no ledger after it, and the next prompt has not a word of it."""
 
     async def talk(gateway):
-        saved = {"text": "The gate code is 4711, and the dog is called Bello.", "store": "private"}
+        saved = {"text": "The gate code is 4711, and the dog is called Bello."}
         stand_in.follow(Says(calls=(Called(name="save_memory", arguments=saved),)), Says(text="Yes."))
         await say(gateway, "Remember it.")
         await say(gateway, "And?")
-        (path,) = [str(file.relative_to(tmp_path / "memory")) for file in (tmp_path / "memory").rglob("*.md")]
+        own = tmp_path / "users" / "alice" / "memory"
+        (path,) = [f"own/{file.relative_to(own)}" for file in own.rglob("*.md")]
         assert path in json.dumps(strip(stand_in.body))
         stand_in.follow(Says(calls=(Called(name="forget_memory", arguments={"path": path}),)), Says(text="Yes."))
         await say(gateway, "Forget it.", asks=False)

@@ -258,7 +258,7 @@ def test_what_tools_tell(night):
         find(night, "memory_write"),
         find(night, "tool_error", name="shop_order"),
     )
-    assert (searched["facts"]["count"], saved["facts"]["store"]) == (1, "private")
+    assert (searched["facts"]["count"], saved["facts"]["store"]) == (1, "own")
     assert find(night, "tool_call", name="shop_price", status="ok")
     assert failed["error"].startswith("server 'shop' did not answer")
     turn = ["turn_started", "message_received"]

@@ -23,6 +23,7 @@ from foreword.trust import Audience
 from foreword.words import Trust
 from foreword.workspace import Workspace
 
+OWNER = Audience(clearance=Trust.FULL)
 CONFIG = """\
 owner: alice
 users: {alice: {trust: full}, carol: {trust: inner}, bob: {trust: familiar}}
@@ -135,15 +136,15 @@ def test_promoted_under_a_heading(ws: Workspace) -> None:
     path = save(ws, "Rex is the dog.")
     place = Path(ws.files.root, "memory/social/PEOPLE.md")
     place.chmod(0o640)
-    planned = ws.memory.preview(path, "social/PEOPLE.md", Audience(clearance=Trust.FULL), "alice", "The house")
+    planned = ws.memory.preview(path, "social/PEOPLE.md", OWNER, "alice", "The house")
     assert place.read_text() == PEOPLE
-    done = ws.memory.promote(path, "social/PEOPLE.md", Audience(clearance=Trust.FULL), "alice", "The house")
+    done = ws.memory.promote(path, "social/PEOPLE.md", OWNER, "alice", "The house")
     assert (done, done.after, done.before) == (planned, place.read_text(), PEOPLE)
     assert " - Carol sings.\n \n+Rex is the dog.\n+\n ## Next door" in done.diff
     assert stat.S_IMODE(place.stat().st_mode) == 0o640
     (hit,) = ws.memory.search("dog", Audience(clearance=Trust.FAMILIAR), limit=1)
     assert (hit.path, hit.heading, hit.text) == ("social/PEOPLE.md", "People › The house", "Rex is the dog.")
-    assert list(ws.memory.entries(Audience(clearance=Trust.FULL))) == []
+    assert list(ws.memory.entries(OWNER)) == []
     assert sorted(os.listdir(place.parent)) == ["PEOPLE.md", "inbox"]
     reading = ws.call(ws.assemble(Turn(user="alice", situation="dm")), "memory_get", {"path": "social/PEOPLE.md"})
     assert "promoted:" not in reading.text
@@ -151,9 +152,7 @@ def test_promoted_under_a_heading(ws: Workspace) -> None:
 
 def test_new_note_with_a_heading(ws: Workspace) -> None:
     """A note that does not exist yet is made with the heading."""
-    done = ws.memory.promote(
-        save(ws, "Rex."), "social/DOGS.md", Audience(clearance=Trust.FULL), "alice", "## Next door"
-    )
+    done = ws.memory.promote(save(ws, "Rex."), "social/DOGS.md", OWNER, "alice", "## Next door")
     assert done.before is None
     assert Path(ws.files.root, "memory/social/DOGS.md").read_text().endswith(" -->\n## Next door\n\nRex.\n")
 
@@ -162,11 +161,11 @@ def test_new_note_with_a_heading(ws: Workspace) -> None:
 def test_added_to_a_promoted_entry(ws: Workspace, more: str) -> None:
     """A note that was an entry keeps its origin as a record, so that each text has one author."""
     place = Path(ws.files.root, "memory/social/DOGS.md")
-    ws.memory.promote(save(ws, "Rex is big.\n\nHe barks."), "social/DOGS.md", Audience(clearance=Trust.FULL), "alice")
+    ws.memory.promote(save(ws, "Rex is big.\n\nHe barks."), "social/DOGS.md", OWNER, "alice")
     place.write_text(place.read_text().replace("---\n", f"---\n{more}", 1))
     note = Note(text="Fido is small.", author="carol", clearance=Trust.INNER, time=NOON)
     path = ws.memory.save(note, "shared").path
-    ws.memory.promote(path, "social/DOGS.md", Audience(clearance=Trust.FULL), "alice", "Small ones")
+    ws.memory.promote(path, "social/DOGS.md", OWNER, "alice", "Small ones")
     text = place.read_text()
     assert {one.author: one.text for one in list_added(text)} == {
         "bob": "Rex is big.\n\nHe barks.",
@@ -183,7 +182,7 @@ def test_added_to_a_promoted_entry(ws: Workspace, more: str) -> None:
 def test_taken_name(ws: Workspace) -> None:
     """Without a heading a note that exists is not changed, and the message says how to add to it."""
     with pytest.raises(InputError, match="is there already; add to it with --heading TEXT, or choose another name"):
-        ws.memory.promote(save(ws, "Rex."), "social/PEOPLE.md", Audience(clearance=Trust.FULL), "alice")
+        ws.memory.promote(save(ws, "Rex."), "social/PEOPLE.md", OWNER, "alice")
 
 
 @pytest.mark.parametrize("heading", [" ", "#", "x" * 201, "a\x1bb"])
@@ -191,9 +190,9 @@ def test_bad_heading(ws: Workspace, heading: str) -> None:
     """A heading that is none is refused, and nothing is written."""
     path = save(ws, "Rex.")
     with pytest.raises(InputError, match="a heading is one line"):
-        ws.memory.promote(path, "social/PEOPLE.md", Audience(clearance=Trust.FULL), "alice", heading)
+        ws.memory.promote(path, "social/PEOPLE.md", OWNER, "alice", heading)
     assert Path(ws.files.root, "memory/social/PEOPLE.md").read_text() == PEOPLE
-    assert [entry.path for entry in ws.memory.entries(Audience(clearance=Trust.FULL))] == [path]
+    assert [entry.path for entry in ws.memory.entries(OWNER)] == [path]
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "bytes", "facts"])
@@ -209,9 +208,9 @@ def test_bad_note(ws: Workspace, kind: str) -> None:
         place.write_bytes(b"# A\n\xff\n")
     said = {"link": "name the file", "folder": "another name", "bytes": "save it as UTF-8", "facts": "no headings"}
     with pytest.raises(InputError, match=said[kind]):
-        ws.memory.promote(path, target, Audience(clearance=Trust.FULL), "alice", "A")
+        ws.memory.promote(path, target, OWNER, "alice", "A")
     assert Path(ws.files.root, "memory/social/PEOPLE.md").read_text() == PEOPLE
-    assert [entry.path for entry in ws.memory.entries(Audience(clearance=Trust.FULL))] == [path]
+    assert [entry.path for entry in ws.memory.entries(OWNER)] == [path]
 
 
 def test_edited_meanwhile(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,10 +222,10 @@ def test_edited_meanwhile(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(module.shutil, "copymode", edit)
     with pytest.raises(InputError, match="was changed meanwhile; nothing was written; try again"):
-        ws.memory.promote(path, "social/PEOPLE.md", Audience(clearance=Trust.FULL), "alice", "The house")
+        ws.memory.promote(path, "social/PEOPLE.md", OWNER, "alice", "The house")
     assert place.read_text() == "# Edited\n"
     assert sorted(os.listdir(place.parent)) == ["PEOPLE.md", "inbox"]
-    assert [entry.path for entry in ws.memory.entries(Audience(clearance=Trust.FULL))] == [path]
+    assert [entry.path for entry in ws.memory.entries(OWNER)] == [path]
 
 
 PROMOTER = """
@@ -237,7 +236,7 @@ from foreword.words import Trust
 with foreword.open(sys.argv[1]) as ws:
     for number in range(12):
         note = Note(text=f"{sys.argv[2]} saw comet {number}.", author="bob", clearance=Trust.FAMILIAR, time=NOON)
-        ws.memory.promote(ws.memory.save(note, "social").path, "social/PEOPLE.md", Audience(clearance=Trust.FULL), "alice", "The house")
+        ws.memory.promote(ws.memory.save(note, "social").path, "social/PEOPLE.md", OWNER, "alice", "The house")
 """
 
 
@@ -260,7 +259,7 @@ def test_only_the_owner_adds(ws: Workspace) -> None:
     for person, level in (("bob", Trust.FAMILIAR), ("alice", Trust.FAMILIAR), ("carol", Trust.FULL)):
         for work in (ws.memory.preview, ws.memory.promote):
             with pytest.raises(InputError, match=r"^there is no entry"):
-                work(path, "social/PEOPLE.md", level, person, "The house")
+                work(path, "social/PEOPLE.md", Audience(clearance=level), person, "The house")
 
 
 def test_owners_own_note(ws: Workspace) -> None:
@@ -268,8 +267,8 @@ def test_owners_own_note(ws: Workspace) -> None:
     note = Note(text="The ring is in the drawer.", author="alice", clearance=Trust.FULL, channel="terminal", time=NOON)
     saved = ws.memory.save_reviewed(note, "private")
     assert saved.path == f"private/notes/20261115-{mark_text(note.text)}.md"
-    assert list(ws.memory.entries(Audience(clearance=Trust.FULL))) == []
-    (hit,) = ws.memory.search("ring", Audience(clearance=Trust.FULL))
+    assert list(ws.memory.entries(OWNER)) == []
+    (hit,) = ws.memory.search("ring", OWNER)
     assert (hit.path, hit.provenance) == (saved.path, None)
     text = Path(ws.files.root, "memory", saved.path).read_text()
     assert 'author: "alice"' in text
@@ -286,7 +285,7 @@ def test_owner_repeats_an_entry(ws: Workspace) -> None:
     path = save(ws, "Tea at four.")
     note = Note(text="Tea at four.", author="alice", clearance=Trust.FULL, time=NOON)
     assert ws.memory.save_reviewed(note, "social").known is False
-    assert [entry.path for entry in ws.memory.entries(Audience(clearance=Trust.FULL))] == [path]
+    assert [entry.path for entry in ws.memory.entries(OWNER)] == [path]
 
 
 @pytest.mark.parametrize(("author", "level"), [("bob", Trust.FULL), ("alice", Trust.FAMILIAR), ("", Trust.FULL)])
@@ -300,6 +299,6 @@ def test_large_note(ws: Workspace) -> None:
     """A note of several megabytes can be added to."""
     lines = "".join(f"- Line {number} of a long list.\n" for number in range(100_000))
     write_files(ws.files.root, {"memory/social/LONG.md": f"# List\n{lines}\n# End\n"})
-    done = ws.memory.promote(save(ws, "Rex."), "social/LONG.md", Audience(clearance=Trust.FULL), "alice", "List")
+    done = ws.memory.promote(save(ws, "Rex."), "social/LONG.md", OWNER, "alice", "List")
     assert done.after.endswith("list.\n\nRex.\n\n# End\n")
     assert len(done.diff) < 1_000
