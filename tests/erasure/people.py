@@ -214,6 +214,14 @@ class People:
         memory.search(text, Audience(clearance=Trust.FULL))
         return saved.path
 
+    def keep_own(self, user, text, trust=Trust.FAMILIAR):
+        """Save something in a person's own memory, and have it indexed."""
+        memory = self.workspace.memory
+        note = Note(text=text, author=user, clearance=trust, channel="web", session="s", time=self.clock())
+        saved = memory.save(note, "own")
+        assert memory.search(text, Audience(clearance=Trust.FULL, person=user), store="own")
+        return saved.path
+
     def settle_in(self, user, token):
         """Leave traces of one person in every place that keeps some; each holds the token."""
         session = self.talk(user, sentence(f"{token}1"), f"Noted: {token}2.")
@@ -221,6 +229,8 @@ class People:
             user, sentence(f"{token}3"), f"Noted: {token}4.", room="kitchen", situation="group", channel="telegram"
         )
         self.remember(user, f"{token}5 is what they like best of all things")
+        self.keep_own(user, f"{token}33 is what they wish for and tell nobody")
+        write_files(self.folder, {f"users/{user}/memory/{token}34.md": f"{token}35\n"})
         name, now = f"{token}6", "2026-11-15T12:00:00.000000Z"
         task = Task(
             id="t", title=f"{token}7", description=f"{token}8", status="active", steps=(Step(text=f"{token}9"),)

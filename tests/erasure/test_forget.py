@@ -53,6 +53,40 @@ def test_no_byte_is_left(people):
         assert set(places) - set(find_token(people.folder, token)) <= ALWAYS_THERE
 
 
+def test_own_memory_goes_with_its_name(people):
+    """The index has no store of who is forgotten any more; others keep theirs, and their own memory is found."""
+    index = os.path.join(people.folder, ".foreword", "memory.sqlite")
+
+    def list_own():
+        with closing(sqlite3.connect(index)) as base:
+            return [name for (name,) in base.execute("SELECT name FROM stores WHERE name LIKE 'users/%'")]
+
+    assert {name.split("/")[1] for name in list_own()} == {"bob", "carol"}
+    assert forget(people.house, "bob").done
+    assert {name.split("/")[1] for name in list_own()} == {"carol"}
+    with open(index, "rb") as file:
+        raw = file.read()
+    assert b"users/bob/".hex().encode() not in raw
+    memory = people.workspace.memory
+    bob, carol = (Audience(clearance=Trust.FAMILIAR, person=name) for name in ("bob", "carol"))
+    assert memory.search("zebracarol33 wish", carol, store="own")
+    assert memory.search("zebrabob33 wish", bob, store="own") == []
+    assert memory.notice == ""
+
+
+def test_own_memory_of_another_that_quotes_them(people):
+    """An entry in another person's own memory loses the quotation; what that person wrote by hand stays."""
+    quote = sentence("zebrabob1")
+    entry = people.keep_own("carol", f"Bob said: {quote}, and carol noted it.")
+    write_files(people.folder, {"users/carol/memory/hand.md": f"Bob said: {quote}.\n"})
+    report = forget(people.house, "bob")
+    assert report.done
+    text = Path(people.folder, "users/carol/memory", entry.removeprefix("own/")).read_text()
+    assert PLACE in text
+    assert "carol noted it" in text
+    assert any(one.startswith("users/carol/memory/hand.md was written by hand") for one in report.stays)
+
+
 def test_bytes_of_earlier_removals_go_too(people):
     """What was overwritten or deleted long before, and lay in a free page, is gone as well."""
     people.do(lambda state: state.execute("UPDATE profiles SET learned = '{}' WHERE user_id = 'bob'"))
@@ -91,7 +125,7 @@ def test_a_look_changes_nothing(people):
     rows = dump_rows(people.folder)
     report = look(people.house, "bob")
     found = {line.name: line.found for line in report.lines}
-    assert (found["turns"], found["sessions"], found["memories"], found["own files"]) == (2, 1, 1, 1)
+    assert (found["turns"], found["sessions"], found["memories"], found["own files"]) == (2, 1, 3, 1)
     assert found["events"] > 8
     assert not report.done
     assert dump_rows(people.folder) == rows

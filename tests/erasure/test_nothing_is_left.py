@@ -15,7 +15,7 @@ from foreword.words import Trust
 
 NAMES = ("bob", "carol", "dave", "telegram:9")
 ROOMS = ({}, {"room": "kitchen", "situation": "group", "channel": "telegram"}, {"room": "hall", "situation": "group"})
-KINDS = ("say", "say", "say", "quote", "remember", "overhear", "file", "sum", "instruct", "promote", "archive")
+KINDS = ("say", "say", "say", "quote", "remember", "own", "overhear", "file", "sum", "instruct", "promote", "archive")
 STEPS = st.lists(
     st.tuples(st.sampled_from(KINDS), st.sampled_from(NAMES), st.sampled_from((0, 1, 1, 2))), min_size=4, max_size=14
 )
@@ -47,8 +47,9 @@ class Story:
             quoted = self.said[-1 - len(self.said) // 2]
             reply = f"Somebody said: {quoted}. That is {self.plant(name)}."
             self.rooms[place] = people.talk(name, f"What was said, {self.plant(name)}?", reply, **where)
-        elif kind == "remember":
-            people.remember(name, sentence(self.plant(name)))
+        elif kind in {"remember", "own"}:
+            keep = people.keep_own if kind == "own" and name.isalpha() else people.remember
+            keep(name, sentence(self.plant(name)))
         elif kind == "promote" and name.isalpha():
             path = people.remember(name, sentence(token := self.plant(name)))
             people.workspace.memory.promote(path, f"social/{token}.md", Audience(clearance=Trust.FULL), "alice")

@@ -10,6 +10,7 @@ from world_turns import SERVERS, assemble, hide, see, turns
 from worlds import BASES, CONFIGURED, worlds
 
 from foreword.errors import InputError
+from foreword.sources.own_memory import show_path
 from foreword.testing import make_workspace
 from foreword.turn import Host, Sandbox, Turn
 from foreword.words import Trust
@@ -37,7 +38,7 @@ def ask(workspace, assembly, path, tool="memory_get"):
 
 def names_of(file):
     """The names under which somebody may ask for a file."""
-    return (file.path, file.path.removeprefix("memory/"), "./" + file.path, file.path + "/", file.path.upper())
+    return (file.path, show_path(file.path), "./" + file.path, file.path + "/", file.path.upper())
 
 
 def list_sections(world, assembly):
@@ -143,7 +144,7 @@ def test_withheld_and_missing_sound_the_same(world, turn):
         assume(assembly is not None)
         for file in world.planted:
             if file.trust > level:
-                path = file.path.removeprefix("memory/")
+                path = show_path(file.path)
                 missing = path.removesuffix(".md") + "-is-not-there.md"
                 assert ask(workspace, assembly, missing).replace(missing, path) == ask(workspace, assembly, path)
 

@@ -138,13 +138,16 @@ def test_a_file_of_any_name_can_be_read_to_its_end(tmp_path, name):
     assert "\n".join(lines) == text
 
 
-def test_two_files_of_one_name_are_told_apart(tmp_path):
+@pytest.mark.parametrize(
+    ("memory", "name"), [("memory/social/A.md", "social/A.md"), ("users/alice/memory/A.md", "own/A.md")]
+)
+def test_two_files_of_one_name_are_told_apart(tmp_path, memory, name):
     """A file of the workspace and a memory whose paths look alike on the menu are each read at their price.
 
     Seen to fail while the menu named a memory by its path below memory/ only.
     """
-    config = "owner: alice\nusers: {alice: {trust: full}}\nprompt: {files: [{path: social/A.md}]}\n"
-    files = {"social/A.md": "of the workspace\n" * 30_000, "memory/social/A.md": "of the memory\n" * 5}
+    config = f"owner: alice\nusers: {{alice: {{trust: full}}}}\nprompt: {{files: [{{path: {name}}}]}}\n"
+    files = {name: "of the workspace\n" * 30_000, memory: "of the memory\n" * 5}
     workspace = make_workspace(tmp_path, {"foreword.yaml": config, **files})
     slots = yaml.safe_load(read_blueprint("default"))
     slots["slots"] = [slot | {"cut": "never"} for slot in slots["slots"]]

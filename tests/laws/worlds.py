@@ -172,6 +172,8 @@ def places(listed: Mapping[str, Trust], notes: Trust, diary: Trust, vault: Trust
     found |= {f"agents/nova/{path}": (known[path], "") for path in mine}
     found |= {f"users/{name}/USER.md": (known["USER.md"], name) for name in PEOPLE}
     found |= {f"users/{name}/DIARY.md": (diary, name) for name in PEOPLE}
+    found |= {f"users/{name}/memory/ONE.md": (familiar, name) for name in PEOPLE}
+    found |= {f"users/{name}/memory/{level}/TWO.md": (level, name) for name in PEOPLE for level in (inner, full)}
     found |= {"DIARY.md": (diary, OWNER)}
     found |= dict.fromkeys(("NOTES.md", "deep/er/MORE.md", "HOUSE.md"), (notes, ""))
     found |= {f"rules/{name}.md": (familiar, "") for name in ("a", "b", "home/c d")}

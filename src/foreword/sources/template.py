@@ -5,6 +5,7 @@ from dataclasses import replace
 from foreword.blueprint import Planned
 from foreword.sources.builtin import read_builtin
 from foreword.sources.facts import ABOUT
+from foreword.sources.own_memory import OWN_STORE
 from foreword.sources.pattern import TemplateFault, read_pattern
 from foreword.sources.registry import source
 from foreword.sources.section import Item, Section, lament
@@ -43,7 +44,8 @@ def read_listed(view: StaticView, entry: Planned) -> Item:
     if entry.template:
         return plait(section, view, found.document.first)
     # A path that begins like a store's would be taken for a memory.
-    return replace(section, path=f"./{section.path}") if section.path.partition("/")[0] in view.stores else section
+    like_memory = section.path.partition("/")[0] in (*view.stores, OWN_STORE)
+    return replace(section, path=f"./{section.path}") if like_memory else section
 
 
 def plait(section: Section, view: StaticView, first: int = 1) -> Section:

@@ -1,0 +1,354 @@
+"""Claims about a person's own memory: it is found in their private conversations and nowhere else."""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from foreword import Turn, Workspace
+from foreword.errors import ConfigError, InputError
+from foreword.gateway.bulletins import write_order
+from foreword.lint.rules import check
+from foreword.memory import Memory, Note
+from foreword.memory import memory as memory_module
+from foreword.sources import catalogue
+from foreword.testing import NOON, make_workspace, write_files
+from foreword.tools import WITH_LOG
+from foreword.trust import Audience, clearance
+from foreword.words import Trust
+from foreword.workspace import open_workspace
+
+SOAK = bool(os.environ.get("FOREWORD_SOAK"))
+FAMILIES = 60 if SOAK else 4
+PEOPLE = 12 if SOAK else 5
+CONFIG = """\
+owner: ada
+users:
+  ada: {trust: full}
+  ben: {trust: full}
+  mia: {trust: inner}
+  tom: {trust: familiar}
+situations: {dm: {ceiling: full}, phone: {ceiling: familiar}, group: {ceiling: full}}
+rooms: {kitchen: {situation: group}, hall: {situation: dm}}
+memory: {recall: true}
+"""
+WISH = "Mia wishes for a red bicycle with a silver bell."
+PRESENT = "Ben hides the present, a red bicycle, in the shed behind the ladder."
+QUESTION = "Who wishes for a red bicycle with a bell, and where is the present hidden in the shed?"
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Iterator[Workspace]:
+    """The workspace of a family."""
+    with make_workspace(tmp_path, {"foreword.yaml": CONFIG, "AGENTS.md": "Be kind.\n"}) as workspace:
+        yield workspace
+
+
+def use(ws: Workspace, turn: Turn, name: str, **arguments: object) -> str:
+    """Use a tool in a turn; a refusal is an answer, too."""
+    try:
+        return ws.call(ws.assemble(turn), name, arguments).text
+    except InputError as error:
+        return str(error)
+
+
+def save(ws: Workspace, turn: Turn, text: str) -> str:
+    """Save a memory in a turn, and return its path."""
+    return use(ws, turn, "save_memory", text=text).removeprefix("Saved as ").removesuffix(".")
+
+
+def make_turn(user: str, **more: object) -> Turn:
+    """Make a turn with every tool that asks for memory or for what went on."""
+    return Turn(**{"user": user, "situation": "dm", "tools": WITH_LOG, "channel": "telegram", "now": NOON, **more})
+
+
+def show_all(ws: Workspace, turn: Turn, query: str, paths: list[str]) -> str:
+    """Show everything that a turn can see of memory: its prompt with recall, each tool, bulletin and status."""
+    assembly = ws.assemble(Turn(**{**{name: getattr(turn, name) for name in SHOWN}, "message": query}))
+    documents = ws.memory.open_all(ws.memory.survey(assembly.clearance.level).paths)
+    return "\n".join(
+        [
+            assembly.prompt.text,
+            assembly.explain(),
+            write_order(documents),
+            use(ws, turn, "memory_search", query=query, limit=20),
+            use(ws, turn, "memory_search", query=query, store="own"),
+            use(ws, turn, "memory_list"),
+            use(ws, turn, "memory_list", store="own"),
+            use(ws, turn, "read_memory"),
+            use(ws, turn, "foreword_status"),
+            *(use(ws, turn, "memory_get", path=path) for path in paths),
+            repr(list(ws.memory.entries(assembly.audience))),
+        ]
+    )
+
+
+SHOWN = ("user", "situation", "room", "tools", "channel", "now")
+
+
+def test_family(ws: Workspace) -> None:
+    """A child's wish and a partner's present, saved in private, are found by each of them alone, and in no group."""
+    mia, ben = make_turn("mia"), make_turn("ben")
+    paths = [save(ws, mia, WISH), save(ws, ben, PRESENT)]
+    assert [path.rpartition("/")[0] for path in paths] == ["own/inner", "own/full"]
+    assert WISH in show_all(ws, mia, QUESTION, paths)
+    assert PRESENT in show_all(ws, ben, QUESTION, paths)
+    assert "bicycle" not in show_all(ws, mia, "present shed ladder", paths).replace(WISH, "").replace(QUESTION, "")
+    others = [make_turn("ada"), make_turn("tom"), make_turn("ben", situation="phone")]
+    others += [
+        make_turn(user, room=room, situation="") for user in ("ada", "ben", "mia") for room in ("kitchen", "hall")
+    ]
+    others += [make_turn(user, situation="group") for user in ("ada", "ben", "mia", "tom")]
+    for turn in others:
+        seen = show_all(ws, turn, QUESTION, paths).replace(QUESTION, "")
+        assert "bicycle" not in seen, turn
+        assert "own/" not in seen.replace("own/inner/", "").replace("own/full/", ""), turn
+
+
+def test_shared_by_choice(ws: Workspace) -> None:
+    """What a person shares is found by the others, says who confirmed it, and waits for the owner's review."""
+    mia = make_turn("mia")
+    path = save(ws, mia, WISH)
+    assert use(ws, mia, "share_memory", path=path, store="social").startswith("Shared as social/inbox/mia/")
+    assert WISH in use(ws, make_turn("tom", situation="group"), "memory_search", query="red bicycle")
+    (entry,) = ws.memory.entries(Audience(clearance=Trust.FULL, person="ada"))
+    assert (entry.text, entry.provenance.author, entry.provenance.clearance) == (WISH, "mia", "inner")
+    assert 'confirmed: "mia"' in (Path(ws.files.root) / "memory" / entry.path).read_text()
+
+
+def test_saved_before(ws: Workspace) -> None:
+    """Entries that were saved to a store before are found as before."""
+    ws.memory.save(Note(text=WISH, author="mia", clearance=Trust.INNER, time=NOON), "shared")
+    for user in ("ada", "ben", "mia"):
+        assert WISH in use(ws, make_turn(user), "memory_search", query="red bicycle")
+    assert WISH in use(ws, make_turn("mia"), "read_memory")
+
+
+class Family:
+    """A generated family: people with words of their own, and the places in which they speak."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.people = {f"p{number}": self.dice.choice(("full", "inner", "familiar")) for number in range(PEOPLE)}
+        self.people["p0"] = "full"
+        levels = ("full", "inner", "familiar")
+        self.rooms = {f"r{number}": self.dice.choice(levels) for number in range(3)}
+        users = ", ".join(f"{name}: {{trust: {trust}}}" for name, trust in self.people.items())
+        rooms = ", ".join(f"{name}: {{situation: dm, ceiling: {level}}}" for name, level in self.rooms.items())
+        config = (
+            f"owner: p0\nusers: {{{users}}}\nrooms: {{{rooms}}}\nmemory: {{recall: true}}\n"
+            "situations: {dm: {ceiling: full}, group: {ceiling: full}, phone: {ceiling: inner}}\n"
+        )
+        self.workspace = make_workspace(folder, {"foreword.yaml": config, "AGENTS.md": "Be kind.\n"})
+        self.words: dict[str, list[str]] = {name: [] for name in self.people}
+        self.paths: list[str] = []
+        for name in self.people:
+            for number in range(self.dice.randint(1, 3)):
+                self.plant(name, number)
+        self.workspace.refresh(now=True)
+        self.workspace.refresh(now=True)
+
+    def plant(self, name: str, number: int) -> None:
+        """Save a wish in private, or write one by hand."""
+        word = f"zq{name}n{number}qz"
+        text = f"A secret wish for the birthday: {word}, with a red bicycle."
+        if self.dice.random() < 0.3:
+            write_files(self.workspace.files.root, {f"users/{name}/memory/notes{number}.md": f"# {word}\n\n{text}\n"})
+            self.paths.append(f"own/notes{number}.md")
+        else:
+            self.paths.append(save(self.workspace, make_turn(name), text))
+        self.words[name].append(word)
+
+    def list_turns(self) -> Iterator[Turn]:
+        """List every person in every place."""
+        for name in (*self.people, "stranger"):
+            yield from (make_turn(name, situation=situation) for situation in ("dm", "phone", "system", "group"))
+            yield from (make_turn(name, room=room, situation="") for room in self.rooms)
+
+    def find_leak(self) -> str:
+        """Return the first place that shows words of somebody else, or one's own in company, or nothing."""
+        words = [(name, word) for name in self.words for word in self.words[name]]
+        for turn in self.list_turns():
+            private = not turn.room and turn.situation != "group"
+            asked = f"secret wish birthday red bicycle {' '.join(word for _, word in words)}"
+            seen = show_all(self.workspace, turn, asked, self.paths).replace(asked, "")
+            for name, word in words:
+                if word in seen and not (private and name == turn.user):
+                    return f"{turn.user} in {turn.room or turn.situation} meets {word}"
+        return ""
+
+
+@pytest.mark.parametrize("seed", range(FAMILIES))
+def test_generated_families(tmp_path: Path, seed: int) -> None:
+    """Over many people and places nobody meets the words of another, and everybody finds their own in private."""
+    family = Family(tmp_path, seed)
+    with family.workspace:
+        assert family.find_leak() == ""
+        for name, words in family.words.items():
+            seen = show_all(family.workspace, make_turn(name), "secret wish birthday red bicycle", family.paths)
+            assert [word for word in words if word not in seen] == []
+
+
+_open, _list_own = Memory._open, catalogue.list_own
+RULES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "company": lambda patch: patch.setattr(clearance, "has_company", lambda _: False),
+    "the person of a search": lambda patch: patch.setattr(
+        Memory,
+        "_open",
+        lambda self, audience, store="": [*_open(self, audience, store), *memory_module.list_index_stores("p1", 3)],
+    ),
+    "the person of the menu": lambda patch: patch.setattr(
+        catalogue, "list_own", lambda _, level, files: _list_own("p1", level, files)
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_family_would_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
+    """The generated family finds a leak as soon as a rule is removed."""
+    family = Family(tmp_path, 1)
+    with family.workspace:
+        for number in range(7, 9):  # p1 has both kinds of memory, whatever the dice say
+            write_files(tmp_path, {f"users/p1/memory/full/{number}.md": f"The birthday wish zqp1n{number}qz.\n"})
+            write_files(tmp_path, {f"users/p1/memory/{number}.md": f"The birthday wish zqp1n{number}qz.\n"})
+            family.words["p1"].append(f"zqp1n{number}qz")
+        RULES[rule](monkeypatch)
+        assert " meets zq" in family.find_leak()
+
+
+def test_same_name_on_display(tmp_path: Path) -> None:
+    """Two people whose profiles have the same name share nothing: the key of the configuration decides."""
+    profile = "---\nname: Sam\n---\nLikes tea.\n"
+    config = "owner: ada\nusers: {ada: {trust: full}, sam1: {trust: inner}, sam2: {trust: inner}}\n"
+    files = {"foreword.yaml": config, "users/sam1/USER.md": profile, "users/sam2/USER.md": profile}
+    with make_workspace(tmp_path, files) as ws:
+        path = save(ws, make_turn("sam1"), WISH)
+        assert "Nothing" in use(ws, make_turn("sam2"), "memory_search", query="red bicycle")
+        assert path != save(ws, make_turn("sam2"), WISH)
+
+
+def test_renamed(ws: Workspace) -> None:
+    """Who is renamed has no memory until the folder is renamed by hand; lint names the folder that nobody has."""
+    save(ws, make_turn("mia"), WISH)
+    root = Path(ws.files.root)
+    (root / "foreword.yaml").write_text(CONFIG.replace("mia", "maria"))
+    ws.refresh(now=True)
+    assert "Nothing" in use(ws, make_turn("maria"), "memory_search", query="red bicycle")
+    assert use(ws, make_turn("mia"), "memory_list").startswith("unknown tool")
+    found = [finding.message for finding in check(ws) if finding.file.startswith("users/mia/memory/")]
+    assert found == ["users/mia belongs to no user, so nothing in it is ever read; did you mean 'maria'?"]
+    (root / "users/mia").rename(root / "users/maria")
+    with open_workspace(str(root)) as again:
+        assert WISH in use(again, make_turn("maria"), "memory_search", query="red bicycle")
+        assert not [finding for finding in check(again) if "belongs to no user" in finding.message]
+
+
+def test_a_store_becomes_private(ws: Workspace) -> None:
+    """A store whose trust is raised while a session runs is not in the next turn: not on its menu, in no search."""
+    write_files(ws.files.root, {"memory/social/BIKE.md": "# Bikes\n\nThe red bicycle has a silver bell.\n"})
+    ws.refresh(now=True)
+    turn = make_turn("tom", message="Which red bicycle has a bell?")
+    assert "silver bell" in ws.assemble(turn).prompt.text
+    root = Path(ws.files.root)
+    (root / "foreword.yaml").write_text(CONFIG + "stores: {social: {trust: full}}\n")
+    ws.refresh(now=True)
+    assembly = ws.assemble(turn)
+    assert "silver" not in assembly.prompt.text
+    assert "BIKE" not in assembly.prompt.text
+    assert use(ws, turn, "memory_search", query="red bicycle") == "Nothing in memory answers that."
+
+
+def test_reserved(tmp_path: Path) -> None:
+    """No store is called `own`: the configuration says so, with the line."""
+    with pytest.raises(ConfigError) as caught:
+        make_workspace(tmp_path, {"foreword.yaml": "owner: ada\nusers: {ada: {}}\nstores:\n  own: {trust: inner}\n"})
+    (fault,) = caught.value.faults
+    assert (fault.line, fault.message) == (
+        4,
+        "stores.own is what each person's own memory (users/NAME/memory/) is known by; give the store another name",
+    )
+
+
+LINKS = {
+    "a file of another": ("users/tom/memory/link.md", "../../mia/memory/note.md"),
+    "a folder of another": ("users/tom/memory/deep", "../../mia/memory"),
+    "a person's folder": ("users/tom", "mia"),
+    "a person's memory": ("users/tom/memory", "../mia/memory"),
+    "a store": ("users/tom/memory/link.md", "../../../memory/private/DIARY.md"),
+    "from a store": ("memory/social/link.md", "../../users/mia/memory/note.md"),
+    "a store by itself": ("memory/social", "../users/mia/memory"),
+    "out of the workspace": ("users/tom/memory/link.md", "../../../../outside.md"),
+    "a higher level": ("users/tom/memory/link.md", "full/note.md"),
+}
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+def test_links(tmp_path: Path, link: tuple[str, str]) -> None:
+    """A link out of one's own memory shows nothing, and neither does one into another's."""
+    secret = f"{WISH}\n"
+    write_files(tmp_path, {"outside.md": secret})
+    files = {"users/mia/memory/note.md": secret, "memory/private/DIARY.md": secret}
+    if "full/" in link[1]:
+        files["users/tom/memory/full/note.md"] = secret
+    with make_workspace(tmp_path / "ws", {"foreword.yaml": CONFIG, **files}) as ws:
+        place = tmp_path / "ws" / link[0]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(link[1])
+        turn = make_turn("tom")
+        name = link[0].rpartition("/")[2]
+        paths = [f"own/{name}", "own/link.md", "own/note.md", "own/deep/note.md", "social/link.md", "social/note.md"]
+        seen = show_all(ws, turn, QUESTION, paths).replace(QUESTION, "")
+        assert "bicycle" not in seen
+        if place.name in ("tom", "memory"):
+            assert "lies behind a link" in use(ws, turn, "save_memory", text="Tea at four.")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("own/../../mia/memory/note.md", "users/mia/memory/note.md", "own//note.md", "own/./note.md", "own", "own/"),
+        *("OWN/note.md", "own/..", "own/../USER.md", "memory/own/note.md", "../users/mia/memory/note.md"),
+    ],
+)
+def test_paths(ws: Workspace, path: str) -> None:
+    """No spelling of a path leads to the memory of another, or to other files of one's own folder."""
+    write_files(ws.files.root, {"users/mia/memory/note.md": WISH, "users/tom/USER.md": WISH})
+    write_files(ws.files.root, {"users/tom/memory/mine.md": "Mine.\n"})
+    for name in ("memory_get", "forget_memory", "share_memory"):
+        answer = use(ws, make_turn("tom"), name, path=path, store="social")
+        assert answer.startswith("there is no ")
+    assert (Path(ws.files.root) / "users/mia/memory/note.md").exists()
+
+
+def test_levels(ws: Workspace) -> None:
+    """What was learned at a higher clearance is not shown in a private conversation at a lower one."""
+    path = save(ws, make_turn("ben"), PRESENT)
+    low = make_turn("ben", situation="phone")
+    assert "bicycle" not in show_all(ws, low, QUESTION, [path, "own/full"]).replace(QUESTION, "")
+    said = save(ws, low, "Ben likes tea.")
+    assert said.startswith("own/familiar/")
+    assert "Ben likes tea." in use(ws, make_turn("ben"), "memory_search", query="tea")
+
+
+def test_written_by_hand(ws: Workspace) -> None:
+    """A file that a person puts into their folder is a memory like any other, and no agent removes it."""
+    write_files(ws.files.root, {"users/tom/memory/NOTES.md": "# Fishing\n\nTom fishes at the weir.\n"})
+    ws.refresh(now=True)
+    turn = make_turn("tom")
+    assert "- own/NOTES.md (10 tok) — Fishing" in ws.assemble(turn).prompt.text
+    assert "Tom fishes" in use(ws, turn, "memory_search", query="weir")
+    assert "Tom fishes" in use(ws, turn, "memory_get", path="own/NOTES.md")
+    assert use(ws, turn, "forget_memory", path="own/NOTES.md") == "there is no 'own/NOTES.md' of this person here"
+    write_files(ws.files.root, {"users/tom/memory/EMPTY.md": "---\ndescription: x\n---\n"})
+    ws.refresh(now=True)
+    assert use(ws, turn, "memory_list", store="own") == "- own/NOTES.md (10 tok) — Fishing"
+
+
+def test_large(ws: Workspace) -> None:
+    """A memory of one's own may be as large as one of a store."""
+    lines = f"{'Sun and rain and wind. ' * 100_000}\n\n" * 2
+    assert len(lines) > 4_000_000
+    write_files(ws.files.root, {"users/tom/memory/LONG.md": f"{lines}Tom fishes at the weir.\n"})
+    assert "Tom fishes" in use(ws, make_turn("tom"), "memory_search", query="fishes weir", store="own")
