@@ -133,6 +133,7 @@ def test_a_reminder_stands_in_the_terminal_and_on_the_web(tmp_path, provider, ca
     with serve(tmp_path, provider.url, scheduling=True) as ask_as, ask_as("alice") as client:
         found = wait(lambda: client.get("/api/notifications").json()["notifications"])
     assert [(one["label"], one["text"]) for one in found] == [("scheduled: bread", "The bread is ready.")]
+    assert re.search(r"bread .* – .* done\b", shell("schedule", "list").out)
     shown = shell("sessions", "--json")
     channels = {one["channel"] for one in json.loads(shown.out) if one["title"] == "The bread is ready."}
     assert {"terminal", "web"} <= channels
