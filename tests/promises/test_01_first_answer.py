@@ -315,3 +315,12 @@ def test_a_very_small_model_reads_the_last_exchange(tmp_path, facts, rows):
     assert "Answer 5." in history[-1].text
     assert len(history) == (2 if rows == 3 else 10)
     assert len(stored) == 5
+
+
+def test_explain_counts_what_the_brief_prompt_leaves_out(tmp_path, capsys, monkeypatch):
+    """`explain` has one line for all slots that the prompt mode leaves out; `--json` has each of them."""
+    shell = make_shell(capsys, monkeypatch, copy_sample(tmp_path / "ws"))
+    shown, values = shell("explain", "--model", SMALL), shell("explain", "--model", SMALL, "--json")
+    assert "leaves it out" not in shown.out
+    absent = int(re.search(r"^ (\d+) slots absent: prompt mode brief leaves them out$", shown.out, re.MULTILINE)[1])
+    assert absent == values.out.count("prompt mode brief leaves it out") > 5
