@@ -4,13 +4,15 @@ import asyncio
 import json
 import re
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from chat_house import CONFIG, FILES, find_environ, make_shell, open_house, serve, sit_at_chat
+from chat_house import CONFIG, FILES, Messenger, find_environ, make_shell, open_house, serve, sit_at_chat
 
 from foreword.cli import main
+from foreword.config.scheduling import Schedule as Written
 from foreword.errors import InputError
 from foreword.gateway.lane import Lane
 from foreword.gateway.message import Incoming, State
@@ -19,7 +21,8 @@ from foreword.gateway.schedule.phrases import resolve_moment
 from foreword.gateway.telling import tell_there
 from foreword.gateway.tokens import Tokens
 from foreword.testing import Called, MovedClock, Says, listen, write_files
-from waiting import wait
+from foreword.words import Delivery
+from waiting import until, wait
 
 PARIS = ZoneInfo("Europe/Paris")
 MORNING = datetime(2026, 11, 16, 7, 59, tzinfo=UTC)  # 8:59 in Paris
@@ -130,6 +133,7 @@ def test_a_reminder_stands_in_the_terminal_and_on_the_web(tmp_path, provider, ca
     with serve(tmp_path, provider.url, scheduling=True) as ask_as, ask_as("alice") as client:
         found = wait(lambda: client.get("/api/notifications").json()["notifications"])
     assert [(one["label"], one["text"]) for one in found] == [("scheduled: bread", "The bread is ready.")]
+    assert re.search(r"bread .* – .* done\b", shell("schedule", "list").out)
     shown = shell("sessions", "--json")
     channels = {one["channel"] for one in json.loads(shown.out) if one["title"] == "The bread is ready."}
     assert {"terminal", "web"} <= channels
@@ -214,6 +218,51 @@ def test_a_reminder_arrives_on_an_open_stream(tmp_path, provider):
         wait(lambda: heard)
     assert (heard[0]["label"], heard[0]["text"]) == ("scheduled: bread", "The bread is ready.")
     assert others == []
+
+
+SMALL = """\
+owner: alice
+agents: {reid: {model: "anthropic:claude-sonnet-5"}}
+models: {"anthropic:claude-sonnet-5": {mode: brief}}
+users: {alice: {trust: full, timezone: Europe/Paris, identities: ["telegram:1001"]}}
+"""
+QUOTED = "> Remind me of the bread.\n> And of the salt."
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (SMALL, "This is a note.", "always", [f"{QUOTED}\n\nThis is a note."]),
+        (SMALL, "This is a note.", "as_needed", [f"{QUOTED}\n\nThis is a note."]),
+        (SMALL, "NO_ACTION_NEEDED", "always", [QUOTED]),
+        (SMALL, "NO_ACTION_NEEDED", "as_needed", []),
+        (SMALL, "This is a note.", "never", []),
+        (SMALL.replace("brief", "full"), "Bread and salt!", "always", ["Bread and salt!"]),
+    ],
+)
+@pytest.mark.parametrize("channel", ["telegram", "terminal"])
+def test_a_small_model_reminds_with_the_words_of_the_schedule(tmp_path, provider, case, channel):
+    """The reply of a model with the brief prompt is below a quote of what was asked; that of others is as it is."""
+    config, said, delivery, arrived = case
+    provider.follow(Says(text=said))
+    people = Messenger()
+    files = {**FILES, "foreword.yaml": config}
+    entry = Written(user="alice", at="in 1 day", say="Remind me of the bread.\nAnd of the salt.\n", name="bread")
+    entry = replace(entry, delivery=Delivery(delivery), to=f"{channel}:{'1001' if channel == 'telegram' else 'alice'}")
+
+    async def run():
+        options = {"channels": {"telegram": people}, "scheduling": True}
+        async with open_house(tmp_path, provider.url, files, **options) as gateway:
+            await gateway.scheduler.order(entry, bounded=False)
+            reply = await gateway.wait((await gateway.scheduler.run("bread")).turn)
+            assert reply.state is State.ANSWERED
+            if channel == "telegram":
+                await until(lambda: len(people.arrived) == len(arrived))
+                return people.arrived
+            found, _ = await gateway.sessions.list_notifications_of("alice", channel, max_trust())
+            return [one.text for one in found]
+
+    assert asyncio.run(run()) == arrived
 
 
 LABEL = re.compile(r"\[scheduled: bread, \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]\n+The bread is ready\.")

@@ -116,14 +116,16 @@ def test_in_a_messenger(place, provider):
         channels = {"telegram": messenger}
         async with open_house(place / "ws", provider.url, make_files(place), channels=channels):
             said = ["/plan", "/plan on", "/project", "/project boat", "/project /etc", "Varnish her.", "/plan"]
-            return [await messenger.write(one) for one in [*said, "/plan accept"]]
+            return [await messenger.write(one) for one in [*said, "/plan accept", "/plan"]]
 
-    shown, on, projects, opened, refused, _, plan, done = asyncio.run(run())
+    shown, on, projects, opened, refused, _, plan, done, after = asyncio.run(run())
     assert (shown, on) == ("Plan mode is off. /plan on switches it.", "Plan mode is on: I plan and do nothing.")
     assert str(place / "work") in projects
     assert opened == f"The project is {place / 'work' / 'boat'}."
     assert "'/etc' is no project here" in refused
     assert "First this, then that." in plan
+    assert "The newest plan (proposed); /plan accept runs it:" in plan
+    assert "The newest plan (accepted):" in after
     assert done == "Done."
     first, second = (request.raw.decode() for request in provider.requests)
     assert "Varnish twice." in first

@@ -4,7 +4,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from foreword.cli.command import Command
-from foreword.cli.output import print_foot, print_json
+from foreword.cli.output import count, print_foot, print_json
 from foreword.cli.turns import add_turn_options, assemble
 from foreword.words import Trust
 
@@ -31,16 +31,20 @@ def run(args: Namespace) -> int:
 
 
 def show(workspace: "Workspace", assembly: "Assembly", rows: "list[Row]") -> None:
-    """Show what became of slots, and what the turn costs."""
+    """Show what became of slots, and what the turn costs; those that the prompt mode leaves out are counted."""
+    from foreword.blueprint.select import tell_left_out
     from foreword.cli.table import NARROW, draw_with_notes, find_width
     from foreword.ledger.calibration import show_correction
 
     price = find_estimate(workspace, assembly)
-    width = find_width()
+    width, mode = find_width(), assembly.plan.mode
+    count_all, rows = len(rows), [row for row in rows if row.reason != tell_left_out(mode)]
     print(f"clearance: {assembly.clearance.level}, because {assembly.clearance.reason}\n")
     draw_with_notes(make_rows(rows, narrow=width < NARROW), ["why", *(row.reason for row in rows)], width)
     if width < NARROW and any(row.cached and row.span for row in rows):
         print("\n • is read from the provider's cache in the next turn")
+    if absent := count_all - len(rows):
+        print(f"\n {count(absent, 'slot')} absent: prompt mode {mode} leaves {'it' if absent == 1 else 'them'} out")
     learned = find_learned(workspace, assembly)
     parts = (assembly.summary, show_estimate(price), show_correction(learned) if learned.calls else "")
     print_foot(" · ".join(filter(None, parts)), width)

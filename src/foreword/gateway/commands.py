@@ -68,7 +68,10 @@ def show_plan(state: sqlite3.Connection, session: Session | None) -> str:
     on = bool(session and session.plan)
     said = f"Plan mode is {'on: I plan and do nothing' if on else 'off'}. /plan {'off' if on else 'on'} switches it."
     plan = find_newest(state, session.id) if session else None
-    return f"{said}\n\nThe newest plan ({plan.state}); /plan accept runs it:\n\n{plan.text}" if plan else said
+    if plan is None:
+        return said
+    how = "" if plan.state is PlanState.ACCEPTED else "; /plan accept runs it"
+    return f"{said}\n\nThe newest plan ({plan.state}){how}:\n\n{plan.text}"
 
 
 def change_plan(state: sqlite3.Connection, session: Session, rest: str, _: Workspace) -> str:

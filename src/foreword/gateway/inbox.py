@@ -93,6 +93,8 @@ class Ending:
     """The seconds after which a provider asked to be tried again."""
     spoken: str = ""
     """The words as a stream showed them, those before a tool among them."""
+    brief: bool = False
+    """Whether the model had the brief prompt: it is so small that its words may not say what they are about."""
 
 
 class Inbox(Protocol):

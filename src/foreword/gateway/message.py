@@ -71,6 +71,8 @@ class Errand:
     """The person's own clearance in private, where the reply is added to their conversations."""
     late: int = 0
     """How many runs it makes up for beside its own."""
+    asked: str = ""
+    """The words of the schedule."""
 
 
 @frozen(eq=True)

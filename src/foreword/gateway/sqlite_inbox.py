@@ -209,7 +209,8 @@ class SqliteInbox:
     async def finish(self, claimed: Claimed, ending: Ending) -> None:
         """End a turn: its reply, and its place in the history, together or not at all."""
         stored = dump(ending.messages) if ending.messages else b""
-        posted = bool(claimed.incoming.address) and is_told(claimed.incoming, ending)
+        text = quote_asked(claimed.incoming, ending)
+        posted = bool(claimed.incoming.address) and is_told(claimed.incoming, ending, text)
 
         def work(state: sqlite3.Connection) -> None:
             moment = write_moment(ending.now)
@@ -247,10 +248,10 @@ class SqliteInbox:
             if posted:
                 channel = claimed.incoming.through or claimed.incoming.channel
                 address = claimed.incoming.address
-                letter = Letter(key=claimed.turn, channel=channel, address=address, text=ending.text, turn=claimed.turn)
+                letter = Letter(key=claimed.turn, channel=channel, address=address, text=text, turn=claimed.turn)
                 post(state, letter, ending.now)
                 if claimed.incoming.errand:
-                    tell_conversations(state, claimed, ending)
+                    tell_conversations(state, claimed, text, ending.now)
             touch(state, claimed.session.id, ending.now)
 
         # What the outbox delivers is sealed when that takes it, and nobody is told before.
@@ -362,14 +363,14 @@ def get_claimed(state: sqlite3.Connection, identifier: str) -> Claimed:
     )
 
 
-def tell_conversations(state: sqlite3.Connection, claimed: Claimed, ending: Ending) -> None:
+def tell_conversations(state: sqlite3.Connection, claimed: Claimed, text: str, now: datetime) -> None:
     """Add what a scheduled run said to the conversations where its reply goes."""
     incoming, lane = claimed.incoming, claimed.session.lane
     if not incoming.shelves:
-        tell_there(state, replace(lane, channel=incoming.through or incoming.channel), claimed.turn, ending.text)
+        tell_there(state, replace(lane, channel=incoming.through or incoming.channel), claimed.turn, text)
     for channel in incoming.shelves:
         place, home = replace(lane, channel=channel), incoming.errand.home if incoming.errand else None
-        tell_shelves(state, place, claimed.turn, ending.text, ending.now, home=home)
+        tell_shelves(state, place, claimed.turn, text, now, home=home)
 
 
 def is_written(state: sqlite3.Connection, claimed: Claimed, values: str, given: Sequence[Any]) -> bool:
@@ -378,7 +379,7 @@ def is_written(state: sqlite3.Connection, claimed: Claimed, values: str, given: 
     return state.execute(asked, (claimed.turn, claimed.attempt, *given)).fetchone() is not None
 
 
-def is_told(incoming: Incoming, ending: Ending) -> bool:
+def is_told(incoming: Incoming, ending: Ending, text: str) -> bool:
     """Whether what came of a turn is delivered: one that was stopped says nothing, and a run as needed no failure."""
     if (
         incoming.errand
@@ -387,7 +388,22 @@ def is_told(incoming: Incoming, ending: Ending) -> bool:
         and ending.state is not State.ANSWERED
     ):
         return False
-    return bool(ending.text)
+    return bool(text)
+
+
+def quote_asked(incoming: Incoming, ending: Ending) -> str:
+    """Return what is delivered: the reply of a very small model is below a quote of what its schedule says.
+
+    Such a model has the brief prompt, and its own words may not say what they are about. With `always` the quote is
+    delivered also where the model says nothing.
+    """
+    errand = incoming.errand
+    if not errand or not errand.asked or incoming.held or not ending.brief or ending.state is not State.ANSWERED:
+        return ending.text
+    if not ending.text and errand.delivery is not Delivery.ALWAYS:
+        return ""
+    quote = "\n".join(f"> {line}".rstrip() for line in errand.asked.splitlines())
+    return f"{quote}\n\n{ending.text}".rstrip()
 
 
 def find_beginning(state: sqlite3.Connection, claimed: Claimed, ending: Ending) -> str | None:

@@ -31,6 +31,7 @@ from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
 from foreword.runtime.silence import cut_silence
 from foreword.turn import Turn
+from foreword.words import Mode
 
 TOO_LATE = "The model could not be reached for a day, so this message stays unanswered. Please send it again."
 TOLD = (InputError, BudgetError)  # whose words are for the person
@@ -261,6 +262,7 @@ class Working:
             plan=state is State.ANSWERED and bool(text) and prepared.assembly.turn.plan,
             wait=outcome.wait,
             spoken=cut_silence(steps.spoken.text),
+            brief=prepared.assembly.plan.mode is Mode.BRIEF,
         )
 
     async def _run_held(self, trace: Trace, claimed: Claimed, prepared: Prepared, steps: Steps) -> str:

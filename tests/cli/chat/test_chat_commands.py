@@ -163,7 +163,9 @@ def test_plan(once, provider):
     assert run.out == "plan 1 is accepted, and plan mode is off\nDone.\n"
     assert "I accept the plan." in provider.requests[1].raw.decode()
     assert '"text":"Plan mode is on' not in provider.requests[1].raw.decode().rpartition('"role"')[2]
-    assert once("/plan off").out.startswith("plan mode is off")
+    over = once("/plan off").out
+    assert over.startswith("plan mode is off")
+    assert "plan 1, accepted\n" in over
     assert "write /plan" in once("/plan b").err
 
 

@@ -2,14 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from foreword.assembly import Assembly
-from foreword.blueprint.select import tell_left_out
 from foreword.cli import cost, explain, trace
 from foreword.cli.chat.answer import tell_end
 from foreword.cli.chat.clean import clean
 from foreword.cli.chat.talk import Talk
 from foreword.cli.events import Desk, find_desk
-from foreword.cli.output import count, print_text
+from foreword.cli.output import print_text
 from foreword.errors import InputError, UnknownName
 from foreword.report import Row, show_tokens
 
@@ -44,18 +42,9 @@ async def show_context(talk: Talk, rest: str) -> str:
     elif rest:
         raise InputError("write /context for the next turn, or /context last for the last one")
     else:
-        show_next(talk, await talk.foresee())
+        assembly = await talk.foresee()
+        explain.show(talk.gateway.workspace, assembly, list(assembly.rows(assembly.clearance.level)))
     return ""
-
-
-def show_next(talk: Talk, assembly: Assembly) -> None:
-    """Show what became of every slot of a turn; those that its prompt mode leaves out are counted on one line."""
-    mode = assembly.plan.mode
-    rows = list(assembly.rows(assembly.clearance.level))
-    shown = [row for row in rows if row.reason != tell_left_out(mode)]
-    explain.show(talk.gateway.workspace, assembly, shown)
-    if absent := len(rows) - len(shown):
-        print(f" {count(absent, 'slot')} absent: prompt mode {mode} leaves {'it' if absent == 1 else 'them'} out")
 
 
 def find_sent(talk: Talk) -> "list[Sent]":

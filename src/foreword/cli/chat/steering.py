@@ -8,6 +8,7 @@ from foreword.cli.output import count
 from foreword.errors import ConfigError, InputError
 from foreword.events.reloads import STILL, tell_instead
 from foreword.sources.builtin import read_prompt
+from foreword.store.plans import PlanState
 from foreword.words import Pace, Trust
 from foreword.workspace import Workspace
 
@@ -92,7 +93,8 @@ async def plan(talk: Talk, rest: str) -> str:
     how = "" if rest else f"; /plan {'off' if on else 'on'} switches it {'off' if on else 'on'}"
     talk.note(f"plan mode is {'on: the agent plans and does nothing' if on else 'off'}{how}")
     for stored in list(await talk.gateway.sessions.list_plans(session.id))[:1] if session else ():
-        talk.note(f"plan {stored.id}, {stored.state}; /plan accept runs it")
+        how = "" if stored.state is PlanState.ACCEPTED else "; /plan accept runs it"
+        talk.note(f"plan {stored.id}, {stored.state}{how}")
         talk.console.print(Page(stored.text))
     return ""
 

@@ -219,6 +219,7 @@ class Scheduler:
                 home=clear_at_home(schedule.user, config),
                 light=schedule.timing.kind is Kind.HEARTBEAT,
                 late=late,
+                asked=schedule.say.strip(),
             ),
         )
 

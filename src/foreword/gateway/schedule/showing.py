@@ -31,9 +31,10 @@ def show_said(schedule: Schedule) -> str:
 
 
 def show_note(schedule: Schedule, now: datetime) -> str:
-    """Say why the newest run did not come about, or that a run has been due for a while."""
+    """Say why the newest run did not come about, that a run has been due for a while, or that the last one is done."""
     late = schedule.state is Standing.WAITING and schedule.due is not None and now - schedule.due > LATE
-    return "; ".join(note for note in (WAITS if late else "", schedule.note) if note)
+    done = schedule.state is Standing.OVER and schedule.ran is not None
+    return "; ".join(note for note in (WAITS if late else "", schedule.note) if note) or ("done" if done else "")
 
 
 def show_moment(moment: datetime, zone: str) -> str:
