@@ -84,7 +84,7 @@ def assemble(args: Namespace) -> "tuple[Workspace, Assembly]":
     workspace.close()
     if chosen.reason:
         warn(f"{chosen.reason}; --model NAME shows the prompt of another")
-    warn_of_names(assembly.clearance.warnings, assembly.turn.user, workspace.config.users)
+    warn_of_names(assembly.clearance.warnings, workspace.config, assembly.turn.user, assembly.turn.situation)
     for warning in assembly.plan.warnings:
         warn(warning)
     for reason in (*find_losses(assembly), *find_hints(assembly)):

@@ -134,6 +134,7 @@ def test_command(once, provider):
         (["--new", "--session", "abcdef01", "x"], b"", "give one of them"),
         (["--project", "nowhere", "x"], b"", "is no folder"),
         (["--model", "nonsense", "x"], b"", "names no model"),
+        (["--model", "foo:bar", "x"], b"", "unknown provider 'foo'; there is anthropic, deepseek, gemini, google,"),
         ([], b"x\x00y", "NUL"),
         (["--json", "/cost"], b"", "prints no reply"),
     ],
