@@ -187,6 +187,17 @@ def test_unreadable_files(say, folder):
     assert find(answer, "memory/shared/X.md")[0][0] == "warning"
 
 
+def test_broken_template(say, folder):
+    """A broken template is told in plain words."""
+    write_files(folder, {"SYSTEM.md": "{{ \n"})
+    told = " ".join(say("doctor").out.split())
+    assert (
+        "SYSTEM.md is not a valid template in line 1 (foreword lint says why); "
+        "correct the file; until then the built-in text is used, if there is one"
+    ) in told
+    assert "SYSTEM.md:1: error variable: the file is not a usable template" in say("lint").out
+
+
 def test_state_is_no_folder(say, folder):
     """A file where the folder of the state should be is told."""
     (folder / ".foreword").write_text("")

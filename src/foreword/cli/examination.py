@@ -152,8 +152,8 @@ def check_files(workspace: "Workspace") -> Iterator[Check]:
         lost = found if isinstance(found, Trouble) else workspace.files.losses.get(path)
         read += isinstance(found, Document) and lost is None
         if lost:
-            fails = "turns in its situation fail" if path in overlays else "a built-in text is used, or none"
-            yield refuse(path, lost.reason, f"mend it; until then {fails}")
+            fails = "turns in its situation fail" if path in overlays else "the built-in text is used, if there is one"
+            yield refuse(path, lost.reason, f"correct the file; until then {fails}")
         elif isinstance(found, Document) and found.note:
             yield doubt(path, found.note)
     yield accept("files", f"{count(read, 'file')} can be read")
