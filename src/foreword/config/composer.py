@@ -31,8 +31,8 @@ def compose(text: str, file: str) -> Node:
     try:
         return _Composer(loader, file).compose()
     except yaml.MarkedYAMLError as error:
-        if found := _translate(error, text.splitlines()):
-            _refuse(file, *found)
+        if mistake := _translate(error, text.splitlines()):
+            _refuse(file, *mistake)
         # libyaml puts what never closes on the line after the last one.
         last = text.rstrip("\n").count("\n")
         line = min(error.problem_mark.line if error.problem_mark else last, last) + 1
