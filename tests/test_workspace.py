@@ -57,7 +57,7 @@ def test_no_folder(tmp_path: Path) -> None:
 
 def test_no_configuration(tmp_path: Path) -> None:
     """A folder without a configuration is no workspace."""
-    with pytest.raises(WorkspaceError, match=r"there is no foreword.yaml in .*; make one with: foreword init"):
+    with pytest.raises(WorkspaceError, match=r"there is no foreword.yaml in .*; make one with: foreword init /.+"):
         foreword.open(str(tmp_path))
 
 

@@ -18,6 +18,8 @@ from collections.abc import Collection, Iterable, Sequence
 from foreword.frozen import frozen
 
 LONGEST_NAME = 200  # characters of a name in a message
+MAX_LISTED = 12  # names that a message lists
+LEAST_ALIKE = 0.7  # of two names, from 0 to 1, where one is offered for the other
 
 
 class ForewordError(Exception):
@@ -68,9 +70,9 @@ class ConfigError(InputError):
 class UnknownName(InputError):
     """A name is not one of the names that exist; the nearest one is offered."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], most: int = MAX_LISTED) -> None:
         names = sorted(known)
-        super().__init__(f"unknown {kind} {name!r}{suggest(name, names)}")
+        super().__init__(f"unknown {kind} {name!r}{suggest(name, names, most)}")
         self.kind, self.name, self.known = kind, name, tuple(names)
 
 
@@ -88,13 +90,13 @@ class BudgetError(ForewordError):
     """The prompt cannot fit; the message shows the sum and names the slots."""
 
 
-def suggest(name: str, known: Sequence[str]) -> str:
+def suggest(name: str, known: Sequence[str], most: int = MAX_LISTED) -> str:
     """End a sentence about an unknown name with the nearest valid one, or with all of them when few."""
     if near := find_nearest(name, known):
         return f"; did you mean {near!r}?"
     if not known:
         return "; there is none yet"
-    return f"; there is {', '.join(known)}" if len(known) <= 12 else ""
+    return f"; there is {', '.join(known)}" if len(known) <= most else ""
 
 
 def find_nearest(name: str, known: Collection[str]) -> str:
@@ -102,7 +104,7 @@ def find_nearest(name: str, known: Collection[str]) -> str:
     from difflib import get_close_matches
 
     folded = {one.casefold(): one for one in known}
-    near = get_close_matches(name.casefold(), folded, n=1)
+    near = get_close_matches(name.casefold(), folded, n=1, cutoff=LEAST_ALIKE)
     return folded[near[0]] if near else ""
 
 

@@ -1,6 +1,7 @@
 """A workspace: a folder with a configuration and files, ready to assemble turns."""
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -77,7 +78,7 @@ def open_workspace(
     if os.path.isfile(path):
         raise WorkspaceError(f"{path} is a file; name the folder that has a {CONFIG}")
     if not os.path.isdir(path):
-        raise WorkspaceError(f"{path} is no folder; make a workspace with: foreword init {path}")
+        raise WorkspaceError(f"{path} is no folder; make a workspace with: foreword init {shlex.quote(path)}")
     workspace = Workspace(path, clock, zone or find_zone())
     workspace.notices = upgrade_notes(workspace.state, workspace.files.root, workspace.config, clock())
     return workspace
@@ -385,7 +386,8 @@ class Workspace:
     def _read_config(self) -> str:
         text = self._settled.read(CONFIG)
         if text is None:
-            raise WorkspaceError(f"there is no {CONFIG} in {self.files.root}; make one with: foreword init")
+            root = self.files.root
+            raise WorkspaceError(f"there is no {CONFIG} in {root}; make one with: foreword init {shlex.quote(root)}")
         if isinstance(text, Trouble):
             raise ConfigError([Fault(file=CONFIG, line=None, message=text.reason)])
         return text

@@ -39,6 +39,11 @@ def test_unknown_is_public(say, words):
     assert answer.json["clearance"]["level"] == "public"
 
 
+def test_a_situation_that_was_probably_meant(say):
+    """The situation that was probably meant is offered."""
+    assert "foreword: warning: did you mean the situation 'group'?\n" in say("build", "--situation", "grup").err
+
+
 @pytest.mark.parametrize(("option", "name"), [("--agent", "ried"), ("--blueprint", "defualt")])
 def test_unknown_is_refused(say, option, name):
     """An unknown agent or blueprint is bad input, with the nearest name."""

@@ -17,6 +17,7 @@ from foreword.store.open import open_events
 from foreword.testing import write_files
 from foreword.words import Trust
 
+CONFIG = 'owner: alice\nusers: {alice: {trust: full}}\nagents: {reid: {model: "anthropic:claude-sonnet-5"}}\n'
 KEY = "sk-very-secret"
 
 
@@ -62,6 +63,17 @@ def test_missing_key(say):
     assert ("warning", "there is no ANTHROPIC_API_KEY") in find(answer, "agent reid")
 
 
+def test_silent_server(say, folder, monkeypatch):
+    """A local model server that does not listen is an error with a remedy, and its window is no second one."""
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.1:9/v1")
+    config = CONFIG.replace("anthropic:claude-sonnet-5", "ollama:llama3.2")
+    write_files(folder, {"foreword.yaml": config})
+    answer = say("doctor", "--json")
+    assert answer.code == 1
+    assert find(answer, "agent reid") == [("error", "nothing answers at http://127.0.0.1:9")]
+    assert "nothing answers at http://127.0.0.1:9; start Ollama there, or name another model" in say("doctor").out
+
+
 def test_telegram(say, folder):
     """The token of the bot is judged as serve judges it and never shown; without a bot nobody asks for one."""
     assert find(say("doctor", "--json"), "telegram") == []
@@ -94,7 +106,7 @@ def test_who_answers_without_a_key(say, monkeypatch, installed, told):
 
 
 def test_equipment(say, folder):
-    """Directories that are not there, programs that are not found and unknown providers are warnings."""
+    """Directories that are not there, and programs that are not found are warnings; an unknown provider is an error."""
     config = """\
 owner: alice
 users: {alice: {trust: full}}
@@ -108,11 +120,12 @@ agents:
 """
     write_files(folder, {"foreword.yaml": config})
     answer = say("doctor", "--json")
-    assert answer.code == 0
+    assert answer.code == 1
     assert KEY not in answer.out
+    wrong = [message for level, message in find(answer, "agent reid") if level == "error"]
+    assert wrong == ["unknown provider 'antropic'; did you mean 'anthropic'?"]
     told = [message for level, message in find(answer, "agent reid") if level == "warning"]
-    assert told[-6:] == [
-        "unknown provider 'antropic'; did you mean 'anthropic'?",
+    assert told == [
         "its directory nowhere does not exist",
         "its directory SOUL.md is no folder",
         "the program no-such-program of its MCP server is not found",
@@ -145,7 +158,7 @@ def test_all_faults(say, folder):
 def test_unknown_model_and_zone(say, folder):
     """An unknown model or zone is a warning."""
     people = "owner: a\nusers: {a: {trust: full, timezone: Mars/Olympus}}\n"
-    write_files(folder, {"foreword.yaml": people + "agents: {x: {model: 'acme:z'}}\n"})
+    write_files(folder, {"foreword.yaml": people + "agents: {x: {model: 'openai:z'}}\n"})
     answer = say("doctor", "--json")
     assert answer.code == 0
     assert "warning" in [level for level, _ in find(answer, "agent x")]
@@ -172,6 +185,17 @@ def test_unreadable_files(say, folder):
     assert find(answer, "SOUL.md")[0][0] == "error"
     assert find(answer, "AGENTS.md")[0][0] == "error"
     assert find(answer, "memory/shared/X.md")[0][0] == "warning"
+
+
+def test_broken_template(say, folder):
+    """A broken template is told in plain words."""
+    write_files(folder, {"SYSTEM.md": "{{ \n"})
+    told = " ".join(say("doctor").out.split())
+    assert (
+        "SYSTEM.md is not a valid template in line 1 (foreword lint says why); "
+        "correct the file; until then the built-in text is used, if there is one"
+    ) in told
+    assert "SYSTEM.md:1: error variable: the file is not a usable template" in say("lint").out
 
 
 def test_state_is_no_folder(say, folder):

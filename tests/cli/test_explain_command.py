@@ -122,3 +122,10 @@ def test_sample(say, sample):
         answer = say("-w", sample, "explain", *words)
         assert (answer.code, answer.err) == (0, "")
     assert "Reid" in say("-w", sample, "build").out
+
+
+def test_a_warning_names_its_file(say, folder):
+    """A warning about broken front matter names the file."""
+    (folder / "USER.md").write_text("---\na: [1\n---\nAlice binds books.\n", encoding="utf-8")
+    warned = say("explain").err
+    assert "foreword: warning: USER.md: its front matter is not valid YAML in line 2 and was ignored\n" in warned

@@ -61,7 +61,7 @@ def test_nobody_is_asked_where_nobody_types(say, folder):
     answer = say("forget", "bob")
     assert answer.code == 2
     assert "--dry-run" in answer.err
-    assert "--yes" in answer.err
+    assert "foreword export --user bob, and say --yes" in answer.err
     assert has(folder, "bobtoken")
 
 

@@ -86,6 +86,13 @@ def test_schema_for_editors(say, tmp_path):
     assert json.loads((tmp_path / "new" / ".foreword" / "schema.json").read_text()) == describe(Config)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+def test_state_is_private(say, tmp_path):
+    """The folder of the state is closed to others from the start; the files of the workspace follow the umask."""
+    say("init", tmp_path / "new")
+    assert (tmp_path / "new" / ".foreword").stat().st_mode & 0o777 == 0o700
+
+
 def test_nothing_is_overwritten(say, tmp_path):
     """A file that exists is left as it is and named; the others are made beside it."""
     write_files(tmp_path / "new", {"SOUL.md": "mine", ".gitignore": "*.log"})

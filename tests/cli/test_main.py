@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from foreword.cli.parser import parse
+from foreword.errors import find_nearest
 from foreword.testing import write_files
 
 COMMANDS = ("build", "explain", "diff", "lint", "init", "blueprints", "doctor")
@@ -298,3 +299,12 @@ def test_json_everywhere(say, tmp_path):
         assert answer.code == 0, answer
         json.loads(answer.out)
         assert say("--json", *call).code in (0, 2), call
+
+
+def test_a_far_fetched_name_is_not_offered(say):
+    """A name that has little in common with what was typed is not offered."""
+    answer = say("explain", "--frob")
+    assert answer.code == 2
+    assert "unknown option --frob" in answer.err
+    assert "did you mean" not in answer.err
+    assert find_nearest("/api", ["/api/held", "/v1/models"]) == ""

@@ -92,7 +92,8 @@ def test_review_has_a_clearance(say, folder):
 def test_owner_needs_no_review(say):
     """What the owner saves at the shell is a note at once; what they save elsewhere than in private waits."""
     path = say("memory", "save", "The ring is hidden").out.removeprefix("saved: ").strip()
-    assert path.startswith("private/notes/")
+    assert path.startswith("own/full/")
+    assert say("memory", "save", "The key too", "--store", "private").out.startswith("saved: private/notes/")
     assert say("memory", "review").out == "nothing waits for review\n"
     assert "The ring is hidden" in say("memory", "search", "ring").out
     assert say("memory", "save", "Rye on Friday", "--store", "social").out.startswith("saved: social/notes/")
@@ -130,7 +131,9 @@ def test_review_of_somebody_else(say, folder):
 
 def test_promoted_under_a_heading(say, folder):
     """An entry is added to a note under a heading; --dry-run shows the change and makes none."""
-    path = say("memory", "save", "Bob likes rye", "--user", "bob").out.removeprefix("saved: ").strip()
+    path = (
+        say("memory", "save", "Bob likes rye", "--user", "bob", "--store", "social").out.removeprefix("saved: ").strip()
+    )
     words = ["memory", "review", path, "--promote", "social/PEOPLE.md", "--heading", "Bread"]
     before = (folder / "memory/social/PEOPLE.md").read_text()
     planned = say(*words, "--dry-run").out

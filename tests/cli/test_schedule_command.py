@@ -64,6 +64,29 @@ def test_what_has_no_name_is_known_by_what_it_says(say, monkeypatch):
     assert say("schedule", "cancel", "what-is-on-today-and-who").out == "cancelled: what-is-on-today-and-who\n"
 
 
+def test_an_unknown_zone(say, folder):
+    """A zone that is not known is refused by its name where it is given, and warned of where it is configured."""
+    refused = say("schedule", "add", "--at", "18:00", "--zone", "Mars/Phobos", "--say", "hi")
+    assert refused.code == 2
+    assert "zone is 'Mars/Phobos', which is no time zone" in refused.err
+    config = (folder / "foreword.yaml").read_text().replace("Europe/Paris", "Berlin")
+    write(folder, {"foreword.yaml": config})
+    for when in (("--at", "2199-01-01T18:00"), ("--cron", "0 8 * * *")):
+        planned = say("schedule", "add", *when, "--say", "hi")
+        assert planned.code == 0
+        assert "warning: time zone 'Berlin' is not known, so UTC is used" in planned.err
+
+
+def test_what_was_planned_is_said_once(say):
+    """What is planned names its time once, in the person's zone, and says where replies go."""
+    made = say("schedule", "add", "--at", "2199-01-01T18:00", "--say", "hi", "--name", "tea").out
+    assert "(tea), once on 2199-01-01 18:00 (Europe/Paris); replies go to the private address that alice used" in made
+    assert "2199-01-01T" not in made
+    never = say("schedule", "add", "--cron", "0 8 * * *", "--say", "hi", "--delivery", "never").out
+    assert "cron 0 8 * * *, next 20" in never
+    assert "; replies are not sent: hi" in never
+
+
 def test_what_is_overdue_waits_for_serve(say, folder, monkeypatch):
     """Where nothing serves, the list says what a schedule that is overdue waits for."""
     monkeypatch.setenv("COLUMNS", "300")
@@ -78,6 +101,7 @@ def test_what_is_overdue_waits_for_serve(say, folder, monkeypatch):
     [
         (("add", "--say", "x"), "one of cron, at and heartbeat"),
         (("add", "--cron", "* * * * * *", "--say", "x"), "seconds"),
+        (("add", "--at", "2026-02-30T10:00", "--say", "x"), "at is '2026-02-30T10:00', and 2026-02 has no day 30"),
         (("add", "--cron", "61 * * * *", "--say", "x"), "minute cannot be read: it goes from 0 to 59"),
         (("add", "--cron", "0 8 32 2 *", "--say", "x"), "day-of-month cannot be read: it goes from 1 to 31"),
         (("add", "--cron", "0 8 31 2 *", "--say", "x"), "a day that never comes"),

@@ -51,6 +51,7 @@ def test_a_name_of_its_own():
         ("{heartbeat: 10s, user: alice}", ["schedule[1].heartbeat", "once a minute at most"]),
         ("{heartbeat: soon, user: alice}", ["no length of time", "30m"]),
         ("{at: tomorrow, user: alice, say: x}", ["schedule[1].at", "2026-12-24T18:00"]),
+        ('{at: "2027-02-30T10:00", user: alice, say: x}', ["2027-02 has no day 30"]),
         ('{at: "2026-12-24", user: alice, say: x}', ["no date and time"]),
         ('{cron: "0 8 * * *", at: "2026-12-24T18:00", user: alice, say: x}', ["one of", "not cron and at"]),
         ("{user: alice, say: x}", ["one of cron, at and heartbeat"]),

@@ -202,8 +202,6 @@ def test_broken_file(text: str, line: int, message: str) -> None:
     [
         ("count: 1\ntags: [a,\n", 2, ""),
         ("tags: [a,\n  b\ncount: 1\n", 3, " while parsing a flow sequence from line 1"),
-        ("count: 1\n\ttitle: a", 2, ""),
-        ("count: 1\n title: a", 2, ""),
         ('title: "a\n\n', 1, ""),
     ],
 )
@@ -213,6 +211,27 @@ def test_broken_yaml(text: str, line: int, end: str) -> None:
     assert fault.message.startswith("this is not valid YAML: ")
     assert fault.message.endswith(end)
     assert fault.line == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message", "remedy"),
+    [
+        ("# me\n\ntitle a\n\n# more\ncount: 1\n", 3, "a line without 'key: value'", "a colon and a space"),
+        ("title a\ncount: 1\n", 1, "a line without 'key: value'", "a colon and a space"),
+        ("count: 1\ntitle a\ntags: []\n", 2, "a line without 'key: value'", "a colon and a space"),
+        ("child:\n\ttitle: a\n", 2, "a tab cannot indent", "use spaces"),
+        ("count: 1\n\ttitle: a", 2, "a tab cannot indent", "use spaces"),
+        ("title: @a\n", 1, "a value cannot begin with @", "put it in quotes"),
+        ("title: a: b\n", 1, "a second colon in one line", "put the value in quotes"),
+        ("count: 1\n title: a", 2, "this line is not indented like the lines above it", "in one column"),
+        (" count: 1\ntitle: a", 2, "this line is not indented like the lines above it", "in one column"),
+    ],
+)
+def test_common_mistakes(text: str, line: int, message: str, remedy: str) -> None:
+    """A common mistake is named in plain words, on its own line, with its remedy."""
+    fault = find_fault(text)
+    assert (fault.line, fault.message) == (line, message)
+    assert remedy in fault.remedy
 
 
 def test_anchor() -> None:

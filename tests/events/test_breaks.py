@@ -1,5 +1,6 @@
 """Claims about breaks in the log: what was read and predicted, what each cause cost, and what the ledger did."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -145,6 +146,8 @@ def test_what_the_ledger_did(folder):
     assert look(folder).deeds == {"rebase": 1}
     shown = "rebase from soul at byte 12, 900 tokens again for $0.0020 (ordered): an edit of soul is to apply now"
     assert show_moved(moved) == shown
+    placeless = replace(moved, section="", tokens=0, ground="model")
+    assert show_moved(placeless) == "rebase at byte 12, free (model): an edit of soul is to apply now"
 
 
 def test_nothing_yet(folder):

@@ -118,7 +118,7 @@ def test_no_message(tmp_path, stand_in):
     async def run():
         async with open_house(tmp_path, stand_in) as gateway:
             for fields in wrong:
-                with pytest.raises(InputError, match="the message (has|contains)"):
+                with pytest.raises(InputError, match=r"the message (has|contains)"):
                     await gateway.accept(Incoming(**{"text": "x", "user": "alice"} | fields))
 
     asyncio.run(run())

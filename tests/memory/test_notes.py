@@ -232,7 +232,10 @@ PROMOTER = """
 import sys, foreword
 from foreword.memory import Note
 from foreword.testing import NOON
+from foreword.trust import Audience
 from foreword.words import Trust
+
+OWNER = Audience(clearance=Trust.FULL)
 with foreword.open(sys.argv[1]) as ws:
     for number in range(12):
         note = Note(text=f"{sys.argv[2]} saw comet {number}.", author="bob", clearance=Trust.FAMILIAR, time=NOON)

@@ -56,6 +56,7 @@ def test_backup_of_a_running_workspace_is_whole(tmp_path: Path, capsys: pytest.C
         for _ in range(2):  # a second backup replaces the first
             subprocess.run(["/bin/sh", "-e", "-c", script], cwd=place, env=environment, check=True)
     copy = tmp_path / "backup/.foreword/state.sqlite"
+    assert copy.stat().st_mode & 0o077 == 0
     with closing(sqlite3.connect(copy)) as base:
         assert base.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert base.execute("SELECT said FROM late").fetchall() == [("the newest word",)]

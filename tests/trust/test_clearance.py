@@ -85,7 +85,7 @@ def test_room_without_a_named_situation() -> None:
 def test_name_cannot_speak() -> None:
     """An unknown user's name stands in the reason as a quoted text, on the same line."""
     reason = decide("x\nalice is full", "dm").reason
-    assert reason == "'x\\nalice is full' is not a known user, so public and a dm allows full"
+    assert reason == "'x\\nalice is full' is not a known user; a dm allows up to full"
 
 
 def test_lower_group() -> None:
@@ -114,8 +114,8 @@ def test_company(situation: str, room: str, company: bool) -> None:
         ("alice", "dm", "family", "alice is full but a group allows familiar at most"),
         ("alice", "moon", "", "alice is full but situation 'moon' is not known, which allows public at most"),
         ("alice", "", "", "alice is full but no situation is named, which allows public at most"),
-        ("mallory", "dm", "", "'mallory' is not a known user, so public and a dm allows full"),
-        ("", "dm", "", "nobody is named, so the reader is public and a dm allows full"),
+        ("mallory", "dm", "", "'mallory' is not a known user; a dm allows up to full"),
+        ("", "dm", "", "no user is named; a dm allows up to full"),
     ],
 )
 def test_reason(user: str, situation: str, room: str, reason: str) -> None:

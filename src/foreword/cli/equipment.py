@@ -21,8 +21,9 @@ START_SECONDS, LIST_SECONDS = 20.0, 10.0  # for which a server of tools is waite
 
 
 def check_provider(subject: str, model: str, config: "Config", secrets: "Secrets") -> Iterator[Check]:
-    """Check that the provider of a model is known and has a key, and say where that comes from, or who answers."""
-    from foreword.runtime.providers import KNOWN, LOCAL
+    """Check that the provider of a model is known, that its local server listens, and that it has a key."""
+    from foreword.runtime.discovery import READERS, find_silent
+    from foreword.runtime.providers import KNOWN, LOCAL, MAX_PROVIDERS, list_providers
 
     prefix, colon, _ = model.partition(":")
     provider = KNOWN.get(prefix)
@@ -33,9 +34,12 @@ def check_provider(subject: str, model: str, config: "Config", secrets: "Secrets
         return
     if provider is None:
         if prefix not in config.providers:
-            message = str(UnknownName("provider", prefix, [*KNOWN, *config.providers, LOCAL]))
-            yield doubt(subject, message, "or give its address under providers in foreword.yaml")
+            message = str(UnknownName("provider", prefix, list_providers(config.providers), most=MAX_PROVIDERS))
+            yield refuse(subject, message, "or give its address under providers in foreword.yaml")
         return
+    if silent := find_silent(model, config, secrets):
+        title = READERS[prefix][0]
+        yield refuse(subject, f"nothing answers at {silent}", f"start {title} there, or name another model")
     found = next((name for name in provider.keys if secrets.get(name)), None)
     if found:
         yield accept(subject, f"{found} is set ({secrets.origin(found)})")

@@ -126,7 +126,7 @@ def find_desk(workspace: "Workspace", turn: "Turn") -> Desk:
     from foreword.workspace import STATE
 
     clearance = resolve(turn, workspace.config)
-    warn_of_names(clearance.warnings, turn.user, workspace.config.users)
+    warn_of_names(clearance.warnings, workspace.config, turn.user, turn.situation)
     reader = find_reader(turn, clearance.level, workspace.config)
     zone, note = find_zone(reader.timezone)
     if note:

@@ -82,8 +82,10 @@ def check_agents(workspace: "Workspace") -> Iterator[Check]:
             yield from (refuse(subject, str(fault)) for fault in error.faults)
         except InputError as error:
             yield refuse(subject, str(error))
-        yield check_model(subject, agent.model, workspace)
-        yield from check_provider(subject, agent.model, workspace.config, secrets)
+        answers = [*check_provider(subject, agent.model, workspace.config, secrets)]
+        if not any(check.level == "error" for check in answers):
+            yield check_model(subject, agent.model, workspace, secrets)
+        yield from answers
         yield from check_directories(subject, agent, workspace)
         yield from check_servers(subject, agent)
     yield from check_mcp_servers(workspace.config, secrets)
@@ -91,10 +93,14 @@ def check_agents(workspace: "Workspace") -> Iterator[Check]:
     yield from check_telegram(workspace.config, secrets)
 
 
-def check_model(subject: str, model: str, workspace: "Workspace") -> Check:
-    """Check that something is known about an agent's model."""
+def check_model(subject: str, model: str, workspace: "Workspace", secrets: Secrets) -> Check:
+    """Check that something is known about an agent's model; a local server is asked for its window."""
+    from foreword.runtime.discovery import find_window
+
     if not model:
         return doubt(subject, "names no model", "write it as model: provider:name, or give --model each time")
+    if window := find_window(model, workspace.config, secrets):
+        workspace.learn_window(model, window)
     assumed = workspace.ground.measure(model).facts.assumed
     if assumed:
         return doubt(subject, assumed, "say what it has under models in foreword.yaml")
@@ -146,8 +152,8 @@ def check_files(workspace: "Workspace") -> Iterator[Check]:
         lost = found if isinstance(found, Trouble) else workspace.files.losses.get(path)
         read += isinstance(found, Document) and lost is None
         if lost:
-            fails = "turns in its situation fail" if path in overlays else "a built-in text is used, or none"
-            yield refuse(path, lost.reason, f"mend it; until then {fails}")
+            fails = "turns in its situation fail" if path in overlays else "the built-in text is used, if there is one"
+            yield refuse(path, lost.reason, f"correct the file; until then {fails}")
         elif isinstance(found, Document) and found.note:
             yield doubt(path, found.note)
     yield accept("files", f"{count(read, 'file')} can be read")

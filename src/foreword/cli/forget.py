@@ -1,5 +1,6 @@
 """`foreword forget`: a person's data is removed everywhere, and a report says what, and what stays."""
 
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ def ask(report: "Report") -> bool:
     if not sys.stdin.isatty():
         raise InputError(
             f"{count(report.found, 'thing')} of {report.user} would be removed for good; look with --dry-run, "
-            "give it to them with: foreword export --user, and say --yes"
+            f"give it to them with: foreword export --user {shlex.quote(report.user)}, and say --yes"
         )
     print(f"{count(report.found, 'thing')} of {report.user} will be removed for good.", file=sys.stderr)
     print("Type the name to go on: ", end="", file=sys.stderr, flush=True)

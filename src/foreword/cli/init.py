@@ -38,6 +38,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Make a workspace where there is none; files that exist already are left as they are."""
+    from foreword.store.open import OURS
     from foreword.tokens import find
 
     folder = args.folder or args.workspace or "."
@@ -49,7 +50,7 @@ def run(args: Namespace) -> int:
     made = [path for path in texts if path not in kept]
     for path in made:
         place = os.path.join(folder, path)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+        os.makedirs(os.path.dirname(place), OURS if path == SCHEMA else 0o777, exist_ok=True)
         with open(place, "x", encoding="utf-8") as file:
             file.write(texts[path])
     if assumed := find(args.model, {}).assumed:

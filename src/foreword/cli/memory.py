@@ -87,7 +87,7 @@ def stand_in(args: Namespace, workspace: "Workspace") -> "Assembly":
     user = workspace.config.owner if args.user is None else args.user
     turn = Turn(user=user, room=args.room, situation=find_situation(args, workspace.config))
     assembly = equip_person(workspace.assemble(turn))
-    warn_of_names(assembly.clearance.warnings, user, workspace.config.users)
+    warn_of_names(assembly.clearance.warnings, workspace.config, user, assembly.turn.situation)
     if "memory_search" not in assembly.terms.tools:
         raise InputError(f"{user or 'nobody'} is {assembly.clearance.level} here, and has no memory to ask")
     if args.store and not workspace.memory.open_to(assembly.audience, args.store):

@@ -1,10 +1,13 @@
 """What the commands print: JSON and answers to stdout, warnings and complaints to stderr."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foreword.config.schema import Config
 
 
 def print_json(value: Any) -> None:
@@ -24,14 +27,15 @@ def warn(message: str) -> None:
     print(f"foreword: warning: {message}", file=sys.stderr)
 
 
-def warn_of_names(warnings: Iterable[str], user: str, users: Collection[str]) -> None:
-    """Warn about the unknown names of a turn, and offer the user who was probably meant."""
+def warn_of_names(warnings: Iterable[str], config: "Config", user: str, situation: str = "") -> None:
+    """Warn about the unknown names of a turn, and offer the user and the situation that were probably meant."""
     from foreword.errors import find_nearest
 
     for warning in warnings:
         warn(warning)
-    if user and user not in users and (near := find_nearest(user, users)):
-        warn(f"did you mean the user {near!r}?")
+    for kind, name, known in (("user", user, config.users), ("situation", situation, config.situations)):
+        if name and name not in known and (near := find_nearest(name, known)):
+            warn(f"did you mean the {kind} {near!r}?")
 
 
 def complain(message: str) -> None:

@@ -84,7 +84,7 @@ def assemble(args: Namespace) -> "tuple[Workspace, Assembly]":
     workspace.close()
     if chosen.reason:
         warn(f"{chosen.reason}; --model NAME shows the prompt of another")
-    warn_of_names(assembly.clearance.warnings, assembly.turn.user, workspace.config.users)
+    warn_of_names(assembly.clearance.warnings, workspace.config, assembly.turn.user, assembly.turn.situation)
     for warning in assembly.plan.warnings:
         warn(warning)
     for reason in (*find_losses(assembly), *find_hints(assembly)):
@@ -105,7 +105,9 @@ def find_losses(assembly: "Assembly") -> "Iterator[str]":
 
     items = (getattr(one, "item", one) for run in assembly.fit.runs for one in run.items)
     sections = (item for item in items if isinstance(item, Section))
-    yield from (one.note for one in sections if one.note and (one.lost or one.broken or one.note.endswith(STANDS_IN)))
+    for one in sections:
+        if one.note and (one.lost or one.broken or one.note.endswith(STANDS_IN)):
+            yield f"{one.origin}: {one.note}" if one.note.startswith("its ") else one.note
 
 
 def find_hints(assembly: "Assembly") -> "list[str]":

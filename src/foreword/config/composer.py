@@ -18,6 +18,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # What YAML forbids; looked for here because libyaml reports it without a line.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+_COLON = re.compile(r":(?:\s|$)")
+_NO_COLON = ("a line without 'key: value'", "write a colon and a space after the key")
+
 
 def compose(text: str, file: str) -> Node:
     """Compose the one document of this text, or raise ConfigError with the line where that failed."""
@@ -28,6 +31,8 @@ def compose(text: str, file: str) -> Node:
     try:
         return _Composer(loader, file).compose()
     except yaml.MarkedYAMLError as error:
+        if mistake := _translate(error, text.splitlines()):
+            _refuse(file, *mistake)
         # libyaml puts what never closes on the line after the last one.
         last = text.rstrip("\n").count("\n")
         line = min(error.problem_mark.line if error.problem_mark else last, last) + 1
@@ -36,6 +41,34 @@ def compose(text: str, file: str) -> Node:
         _refuse(file, line, f"this is not valid YAML: {error.problem}{context}")
     finally:
         loader.dispose()
+
+
+def _translate(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int, str, str] | None:
+    """Return the line, the message and the remedy for the commonest mistakes; None for any other."""
+    mark, problem = error.problem_mark, error.problem or ""
+    if problem == "could not find expected ':'" and error.context_mark:
+        return error.context_mark.line + 1, *_NO_COLON
+    if mark is None or mark.line >= len(lines):
+        return None
+    line, sign = lines[mark.line], lines[mark.line][mark.column : mark.column + 1]
+    if sign and ("cannot start any token" in problem or "tab character" in problem):
+        tab = ("a tab cannot indent", "use spaces")
+        return mark.line + 1, *(tab if sign == "\t" else (f"a value cannot begin with {sign}", "put it in quotes"))
+    if problem.startswith("mapping values are not allowed"):
+        if _COLON.search(line[: mark.column]):
+            return mark.line + 1, "a second colon in one line", "put the value in quotes"
+        return _explain_columns(mark.line, lines)
+    return _explain_columns(mark.line, lines) if "<document start>" in problem else None
+
+
+def _explain_columns(at: int, lines: list[str]) -> tuple[int, str, str] | None:
+    """Explain a key where libyaml expects none: the first line is no key, or this one is in another column."""
+    first = next((at for at, line in enumerate(lines) if line.strip() and line.lstrip()[0] not in "#%-"), 0)
+    if lines[first].lstrip()[:1] in ("{", "["):
+        return None
+    if first <= at and not _COLON.search(lines[first]):  # libyaml takes it for text that goes on below
+        return first + 1, *_NO_COLON
+    return at + 1, "this line is not indented like the lines above it", "begin the keys of a table in one column"
 
 
 class _Composer:

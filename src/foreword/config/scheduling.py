@@ -1,6 +1,7 @@
 """Schedules as `foreword.yaml` lists them: what is to be said to an agent later, when, and where the reply goes."""
 
 import re
+from calendar import monthrange
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -135,9 +136,19 @@ def judge_at(moment: str) -> str:
         found = datetime.fromisoformat(moment)
     except ValueError:
         found = None
+    if found is None and (missing := find_missing_day(moment)):
+        return f"is {moment!r}, and {missing}"
     if found is None or not re.search(r"[T ][0-9]", moment.upper()):
         return f'is {moment!r}, which is no date and time; write one such as "2026-12-24T18:00"'
     return "" if 2000 <= found.year <= 2200 else f"is {moment!r}, which is too far away"
+
+
+def find_missing_day(moment: str) -> str:
+    """Say that a month does not have the day of a date, or nothing."""
+    found = re.match(r"([0-9]{4}-(?:0[1-9]|1[0-2]))-([0-9]{2})", moment.strip())
+    if not found or 1 <= int(found[2]) <= monthrange(int(found[1][:4]), int(found[1][5:]))[1]:
+        return ""
+    return f"{found[1]} has no day {int(found[2])}"
 
 
 def judge_every(text: str) -> str:
@@ -189,6 +200,7 @@ def check_schedules(places: Mapping[Any, Any]) -> Iterator[tuple[tuple[str | int
 
 
 NAMED = ("agents", "users", "rooms")
+NO_ZONE = "is {!r}, which is no time zone; write one such as Europe/Paris"
 
 
 def judge_when(entry: Schedule) -> Iterator[tuple[str, str]]:
@@ -203,7 +215,7 @@ def judge_when(entry: Schedule) -> Iterator[tuple[str, str]]:
     if entry.kind != "heartbeat" and not entry.say.strip():
         yield "", "must have a text under say: what the agent is told"
     if entry.zone and not is_zone(entry.zone):
-        yield "zone", f"is {entry.zone!r}, which is no time zone; write one such as Europe/Paris"
+        yield "zone", NO_ZONE.format(entry.zone)
     if entry.name and (len(entry.name) > MAX_NAME_CHARS or judge_name(entry.name)):
         most = f"use {MAX_NAME_CHARS} letters, digits and ._- at most, a letter or digit first"
         yield "name", f"is not a usable name; {most}"

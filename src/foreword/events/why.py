@@ -46,11 +46,11 @@ def show_moved(one: Moved) -> str:
     if one.ground is None:
         sections = ", ".join(each.section for each in one.decisions if each.deed == one.deed)
         return f"{' '.join(filter(None, (one.deed, sections)))}: {one.reason}"
-    place = " ".join(filter(None, (one.section, show_byte(one.byte))))
+    place = " ".join(filter(None, (f"from {one.section}" if one.section else "", show_byte(one.byte))))
     if one.ground == UNKNOWN:
         return f"{one.deed}, nobody knows at what cost ({one.ground}): {one.reason}"
     again = show_again(one.tokens, one.usd) if one.tokens else "free"
-    return f"{one.deed}{f' from {place}' if place else ''}, {again} ({one.ground}): {one.reason}"
+    return f"{one.deed}{f' {place}' if place else ''}, {again} ({one.ground}): {one.reason}"
 
 
 def show_byte(byte: int | None) -> str:

@@ -30,7 +30,8 @@ def judge(page: Page, feeds: list[Feed]) -> Iterator[Finding]:
         names = compile_template(page.text[start:].strip("\n").rstrip()).names
     except TemplateFault as fault:
         line = page.line_of(start) + max(fault.line - 1, 0)
-        yield report(page, line, fault.message, "correct it; until then it is left out, or the built-in text stands in")
+        message = f"the file {fault.message}"
+        yield report(page, line, message, "correct it; until then it is left out, or the built-in text stands in")
         return
     for name in sorted(names):
         line = find_line(page, name)

@@ -60,6 +60,20 @@ def find_window(model: str, config: Config, environ: Mapping[str, str] | Secrets
     return next((one.window for one in server.models if one.name == model), None) if server else None
 
 
+def find_silent(model: str, config: Config, environ: Mapping[str, str] | Secrets) -> str:
+    """Return the address of a model's local server if nothing listens there; empty for any other model."""
+    name = model.partition(":")[0]
+    url = find_address(name, config, environ) if name in READERS else ""
+    if not is_loopback(url):
+        return ""
+    place = urlsplit(url)
+    try:
+        socket.create_connection((place.hostname or "", place.port or 80), TIMEOUT_S).close()
+    except OSError:
+        return place._replace(path="").geturl()
+    return ""
+
+
 def find_address(name: str, config: Config | None, environ: Mapping[str, str] | Secrets) -> str:
     """Find the address of a server: from the configuration, the environment, or the default."""
     configured = config.providers[name].base_url if config and name in config.providers else ""

@@ -15,7 +15,7 @@ from foreword.config.environment import Secrets
 from foreword.config.schema import Config, ModelOverride
 from foreword.errors import InputError, UnknownName
 from foreword.frozen import frozen
-from foreword.runtime.providers import KEYED, KNOWN, LOCAL, Provider, find_key
+from foreword.runtime.providers import KEYED, KNOWN, LOCAL, MAX_PROVIDERS, Provider, find_key, list_providers
 from foreword.tokens import find as find_facts
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Models:
         provider = KNOWN.get(prefix)
         if provider is None:
             if not own:
-                raise UnknownName("provider", prefix, [*KNOWN, *self._addresses])
+                raise UnknownName("provider", prefix, list_providers(self._addresses), most=MAX_PROVIDERS)
             # Whatever else has an address is taken to speak as OpenAI does, as most servers do.
             return Provider(base_url=own, keys=(f"{prefix.upper().replace('-', '_')}_API_KEY",), needs_key=False)
         given = next((found for variable in provider.addresses if (found := self._environ.get(variable))), "")

@@ -1,12 +1,13 @@
 """Providers by name: how each one speaks, where it is reached, and which variables hold its key."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from foreword.config.environment import Secrets
 from foreword.frozen import frozen
 
 LOCAL = "local"  # what stands before the colon of an embedded model
+MAX_PROVIDERS = 40  # that an error lists
 KEYED = ("openai", "responses")  # those who take a key that names the conversation a request belongs to
 
 
@@ -66,6 +67,11 @@ KNOWN: Mapping[str, Provider] = {
         needs_key=False,
     ),
 }
+
+
+def list_providers(configured: Iterable[str]) -> set[str]:
+    """List the names that may stand before the colon of a model."""
+    return {*KNOWN, *configured, LOCAL}
 
 
 def find_key(provider: Provider, environ: Mapping[str, str] | Secrets) -> str:

@@ -20,7 +20,7 @@ def find_fault(path: str, text: str, templates: Collection[str]) -> str:
             compile_template(document.body)
         except TemplateFault as fault:
             line = fault.below(document.first - 1).line  # the words of a fault may quote the file
-            return f"is not a valid template{f' in line {line:,}' if line else ''}; foreword lint says why"
+            return f"is not a valid template{f' in line {line:,}' if line else ''} (foreword lint says why)"
     if name == FIELDS:
         document = parse_document(path, text)
         if document.note and not document.meta:

@@ -119,12 +119,10 @@ def find_audience(turn: Turn, clearance: Trust) -> Audience:
 
 def explain(turn: Turn, trust: Trust, lowest: Bound, *, known: bool) -> str:
     """Say in one sentence why the level is what it is."""
-    if known:
-        has = f"{turn.user} is {trust}"
-    elif turn.user:
-        has = f"{turn.user!r} is not a known user, so {trust}"
-    else:
-        has = f"nobody is named, so the reader is {trust}"
+    if not known:
+        who = f"{turn.user!r} is not a known user" if turn.user else "no user is named"
+        return f"{who}; {lowest.allows} allows up to {lowest.level}"
+    has = f"{turn.user} is {trust}"
     if lowest.level < trust:
         return f"{has} but {lowest.allows} allows {lowest.level} at most"
     return f"{has} and {lowest.allows} allows {lowest.level}"

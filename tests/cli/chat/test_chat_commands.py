@@ -141,7 +141,8 @@ def test_sessions(once, provider):
     once("And now?")
     assert list_said(provider) == ["user", "assistant", "user"]
     named = listed[0].split()[0]
-    assert "there is no session 'ffff0000' to go on with here" in once("/resume ffff0000").err
+    assert "no session 'ffff0000' to go on with here; /sessions lists them" in once("/resume ffff0000").err
+    assert "digits or more of it; /sessions lists them" in once("/resume zz").err
     assert f"there is no session '{named}' to go on with here" in once("--user", "bob", f"/resume {named}").err
 
 

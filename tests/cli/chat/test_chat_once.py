@@ -52,6 +52,20 @@ def test_a_model_that_is_not_known(once, folder, model, told, code):
     assert run.err.count(f"foreword: warning: {'' if code == 0 else model + ' '}{told}") == 1
 
 
+def test_a_server_that_does_not_listen(once, folder, monkeypatch):
+    """A local model server that does not listen is the one warning; its window is not guessed about."""
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://127.0.0.1:9/v1")
+    config = (folder / "foreword.yaml").read_text(encoding="utf-8")
+    (folder / "foreword.yaml").write_text(config.replace("anthropic:claude-sonnet-5", "ollama:qwen"), encoding="utf-8")
+    run = once("What is on?")
+    assert run.code == 1
+    (line,) = [line for line in run.err.splitlines() if "warning: " in line]
+    assert line == (
+        "foreword: warning: ollama:qwen cannot answer: nothing answers at http://127.0.0.1:9 "
+        "(start Ollama there, or name another model)"
+    )
+
+
 def test_piped(once, provider):
     """What is piped in is one message, whole; with words before it, it follows them."""
     assert once(piped=b"first line\nsecond line\n").out == "Yes.\n"
@@ -120,6 +134,7 @@ def test_command(once, provider):
         (["--new", "--session", "abcdef01", "x"], b"", "give one of them"),
         (["--project", "nowhere", "x"], b"", "is no folder"),
         (["--model", "nonsense", "x"], b"", "names no model"),
+        (["--model", "foo:bar", "x"], b"", "unknown provider 'foo'; there is anthropic, deepseek, gemini, google,"),
         ([], b"x\x00y", "NUL"),
         (["--json", "/cost"], b"", "prints no reply"),
     ],

@@ -57,7 +57,7 @@ def test_every_command_is_documented():
 @pytest.mark.parametrize(("name", "near"), [("contxt", "/context"), ("mod", "/model"), ("hlep", "/help")])
 def test_mistyped(name, near):
     """A name that does not exist is answered with the nearest one."""
-    with pytest.raises(InputError, match=f"did you mean '{near}'"):
+    with pytest.raises(InputError, match=rf"no command /{name}; did you mean {near}\? /help lists them"):
         choose(Typed(name=name), COMMANDS)
 
 

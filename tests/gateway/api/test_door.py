@@ -51,6 +51,7 @@ def test_no_token(served, header):
     for path in ("/api/sessions", "/v1/models", "/openapi.json", "/nothing"):
         answer = httpx2.get(served.url + path, headers=headers)
         check(answer, 401, "unauthorized")
+        assert "the token is missing or not valid" in answer.text
         assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 

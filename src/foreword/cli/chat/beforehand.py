@@ -24,12 +24,14 @@ def warn_anew(talk: Talk, *, files: bool = True) -> None:
 def find_doubts(talk: Talk, *, files: bool) -> Iterator[str]:
     """Find what can be known before a turn: of its model, and of the files that it may see, if they are asked about."""
     config, model = talk.gateway.workspace.config, talk.choose().model
-    for check in check_provider("model", model, config, Secrets(environ=talk.environ, dotenv={})):
+    checks = [*check_provider("model", model, config, Secrets(environ=talk.environ, dotenv={}))]
+    for check in checks:
         if check.level != "ok":
             yield f"{model} cannot answer: {check.message} ({check.remedy})"
+    reached = all(check.level != "error" for check in checks)
     with suppress(ForewordError):  # what is wrong with the whole prompt is told by the turn itself
         assembly = talk.look()
-        if assumed := assembly.terms.meter.facts.assumed:
+        if reached and (assumed := assembly.terms.meter.facts.assumed):
             yield assumed
         yield from find_losses(assembly) if files else ()
         yield from find_hints(assembly) if files else ()

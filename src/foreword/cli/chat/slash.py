@@ -4,7 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from foreword.errors import InputError, suggest
+from foreword.errors import InputError, find_nearest
 from foreword.frozen import frozen
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def choose(typed: Typed, commands: Mapping[str, Slash]) -> Slash:
     """Choose the command that was typed, or raise InputError with the nearest name."""
     name = "help" if typed.name in ("", "?") else typed.name
     if name not in commands:
-        near = suggest(name, list(commands)).replace("did you mean '", "did you mean '/")
-        raise InputError(f"there is no command /{name}{near}; /help lists them, and // begins a message with a slash")
+        near = find_nearest(name, commands)
+        meant = f"; did you mean /{near}?" if near else "."
+        raise InputError(f"there is no command /{name}{meant} /help lists them, and // begins a message with a slash")
     return commands[name]

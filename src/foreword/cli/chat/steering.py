@@ -13,6 +13,7 @@ from foreword.words import Pace, Trust
 from foreword.workspace import Workspace
 
 SHOWN = 10  # sessions of one list
+LISTED = "/sessions lists them"
 
 
 async def begin_anew(talk: Talk, _: str) -> str:
@@ -43,8 +44,8 @@ async def show_sessions(talk: Talk, _: str) -> str:
 async def resume(talk: Talk, rest: str) -> str:
     """Go on with an earlier session."""
     if not rest:
-        raise InputError("write /resume ID; /sessions lists them")
-    await talk.resume(rest)
+        raise InputError(f"write /resume ID; {LISTED}")
+    await talk.resume(rest, LISTED)
     talk.note(await tell_session(talk))
     await talk.catch_up()
     return ""

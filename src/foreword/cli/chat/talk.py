@@ -191,13 +191,13 @@ class Talk:
         """List the sessions of this very place: another clearance is another conversation."""
         return list(await self.gateway.sessions.list_lane(self.found.lane))
 
-    async def resume(self, beginning: str) -> None:
+    async def resume(self, beginning: str, listed: str = LISTED) -> None:
         """Go on with an earlier session, named by its id or the first digits of it."""
         if len(beginning) < SHORTEST:
-            raise InputError(f"a session is named by its id or the first {SHORTEST} digits or more of it; {LISTED}")
+            raise InputError(f"a session is named by its id or the first {SHORTEST} digits or more of it; {listed}")
         named = [one for one in await self.list_sessions() if one.id.startswith(beginning.lower())]
         if not named:
-            raise InputError(f"there is no session {show_name(beginning)} to go on with here; {LISTED}")
+            raise InputError(f"there is no session {show_name(beginning)} to go on with here; {listed}")
         if len(named) > 1:
             raise InputError(f"several sessions begin with {show_name(beginning)}; write more of the id")
         await self._enter(await self.gateway.sessions.resume(named[0].id))

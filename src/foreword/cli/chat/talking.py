@@ -122,7 +122,7 @@ async def converse(
     options = Options(scheduling=message is None and workspace.config.telegram is None)
     async with open_gateway(workspace, environ, options) as gateway:
         talk = Talk(gateway, terminal, environ, Seat(console=console, screen=screen, ask=ask_person))
-        warn_of_names(map(clean_line, talk.found.clearance.warnings), user, workspace.config.users)
+        warn_of_names(map(clean_line, talk.found.clearance.warnings), workspace.config, user, args.situation or "")
         await choose_session(talk, args)
         if message is not None:
             return await answer_once(talk, message, unheard)

@@ -109,7 +109,9 @@ class Door:
         if wait := self._terms.failures.take(address):
             raise Fault(429, "too many requests without a good token", wait=wait)
         raise Fault(
-            401, "send a token that is good: Authorization: Bearer …; make one with: foreword token create USER"
+            401,
+            "the token is missing or not valid; send Authorization: Bearer TOKEN, "
+            "made with: foreword token create USER",
         )
 
     def _tell(self, scope: Scope, fault: Fault, error: Exception | None = None) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
+from foreword.config.scheduling import NO_ZONE, is_zone, judge_names, judge_when
 from foreword.config.scheduling import Schedule as Written
-from foreword.config.scheduling import is_zone, judge_names, judge_when
 from foreword.config.schema import Config
 from foreword.errors import InputError
 from foreword.events.trace import make_id
@@ -31,9 +31,10 @@ def order(
 ) -> Ordered:
     """Make a schedule as a person writes it; raise InputError with the first thing that is wrong with it.
 
-    The notes say how its time was read, and that its reply would reach nobody on these channels.
+    The notes say how its time was read, that its zone is not known, and that its reply would reach nobody on these
+    channels.
     """
-    entry, read = resolve_at(entry, config, now)
+    entry, *read = resolve_at(entry, config, now)
     known = {"users": list(config.users), "agents": list(config.agents), "rooms": list(config.rooms)}
     for field, problem in (*judge_when(entry), *judge_names(entry, known)):
         raise InputError(f"{field or 'a schedule'} {problem}")
@@ -49,14 +50,19 @@ def order(
         raise InputError(f"{entry.moment} is past; it is {now:%Y-%m-%d %H:%M} (UTC) now")
     made = replace(made, id=make_id(32), name=entry.name, origin=Origin.PERSON)
     put(state, made)
-    return Ordered(schedule=made, notes=tuple(filter(None, (read, find_unreached(state, made, config, channels)))))
+    return Ordered(schedule=made, notes=tuple(filter(None, (*read, find_unreached(state, made, config, channels)))))
 
 
-def resolve_at(entry: Written, config: Config, now: datetime) -> tuple[Written, str]:
-    """Resolve the time of an entry in its zone; return also how it was read, where that needs to be said."""
-    if not entry.at or (entry.zone and not is_zone(entry.zone)):
-        return entry, ""
+def resolve_at(entry: Written, config: Config, now: datetime) -> tuple[Written, str, str]:
+    """Resolve the time of an entry in its zone.
+
+    Return also how the time was read and that the configured zone is not known, where that needs to be said.
+    """
+    if entry.zone and not is_zone(entry.zone):
+        raise InputError(f"zone {NO_ZONE.format(entry.zone)}")
     room = read_destination(entry.to, entry.user, config).room if entry.user in config.users else ""
-    zone, _ = find_zone(find_zone_name(entry.zone, entry.user, room, config))
+    zone, unknown = find_zone(find_zone_name(entry.zone, entry.user, room, config))
+    if not entry.at:
+        return entry, "", unknown
     resolved = resolve_moment(entry.at, zone, now)
-    return replace(entry, at=resolved.moment), resolved.note
+    return replace(entry, at=resolved.moment), resolved.note, unknown

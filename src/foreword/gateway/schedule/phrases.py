@@ -9,7 +9,7 @@ import re
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from foreword.config.scheduling import judge_at
+from foreword.config.scheduling import find_missing_day, judge_at
 from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.gateway.schedule.due import find_instant
@@ -38,6 +38,8 @@ def resolve_moment(text: str, zone: ZoneInfo, now: datetime) -> Resolved:
         return resolve_clock(words, found, zone, now)
     if found := _DELAY.fullmatch(words):
         return Resolved(moment=resolve_delay(words, found, zone, now))
+    if missing := find_missing_day(words):
+        raise InputError(f"at is {text[:60]!r}, and {missing}")
     if judge_at(words):
         raise InputError(f"at is {text[:60]!r}, which is no time; write {FORMS}")
     return Resolved(moment=words)

@@ -72,7 +72,7 @@ class Planning:
         to = find_here(state, turn, list_addresses(state, config, turn.user))
         if clear(turn.user, to, config) < assembly.clearance.level:
             raise Forbidden("what is known here may not be seen where its replies would go")
-        timing, note = read_timing(arguments, find_zone_name("", turn.user, to.room, config, turn.client.zone), now)
+        timing, read = read_timing(arguments, find_zone_name("", turn.user, to.room, config, turn.client.zone), now)
         made = Schedule(
             id=make_id(32),
             name=take_text(arguments, "name", LONGEST_NAME),
@@ -90,7 +90,7 @@ class Planning:
         )
         put(state, made)
         check_many(state, turn.user)
-        notes = (note, find_unreached(state, made, config, {*self._channels, *list_channels(config)}))
+        notes = (*read, find_unreached(state, made, config, {*self._channels, *list_channels(config)}))
         return "\n".join([f"Planned: {describe(made)}", *(f"Note: {one}." for one in notes if one)])
 
     def list(self, state: sqlite3.Connection, assembly: Assembly, _: Mapping[str, Any]) -> str:
@@ -134,8 +134,8 @@ def find_here(state: sqlite3.Connection, turn: Turn, own: Sequence[tuple[str, st
     return Destination(channel=channel, address=address) if (channel, address) in own else Destination()
 
 
-def read_timing(arguments: Mapping[str, Any], zone: str, now: datetime) -> tuple[Timing, str]:
-    """Read when a schedule is due, and how its time was read where that needs to be said."""
+def read_timing(arguments: Mapping[str, Any], zone: str, now: datetime) -> tuple[Timing, tuple[str, str]]:
+    """Read when a schedule is due; return also how its time was read and that its zone is not known, if so."""
     given = [kind for kind in (Kind.CRON, Kind.AT) if str(arguments.get(str(kind)) or "").strip()]
     if len(given) != 1:
         raise InputError("give either cron or at")
@@ -143,14 +143,15 @@ def read_timing(arguments: Mapping[str, Any], zone: str, now: datetime) -> tuple
     named = str(arguments.get("zone") or "").strip()
     if named and not is_zone(named):
         raise InputError(f"{named[:60]!r} is no time zone; write one such as Europe/Paris")
+    found, unknown = find_zone(named or zone)
     if given[0] is Kind.AT:
-        resolved = resolve_moment(moment, find_zone(named or zone)[0], now)
+        resolved = resolve_moment(moment, found, now)
         moment, note = resolved.moment, resolved.note
     if problem := judge_moment(str(given[0]), moment):
         raise InputError(f"{given[0]} {problem}")
     timing = Timing(kind=given[0], moment=moment, zone=named or zone)
     check_due(timing, now)
-    return timing, note
+    return timing, (note, unknown)
 
 
 def check_due(timing: Timing, now: datetime, oftenest: timedelta = OFTENEST) -> None:

@@ -3,8 +3,10 @@
 from datetime import datetime, timedelta
 
 from foreword.gateway.schedule.destination import show_destination
+from foreword.gateway.schedule.due import Kind
 from foreword.gateway.schedule.schedules import Schedule, Standing
 from foreword.sources.clock import find_zone
+from foreword.words import Delivery
 
 LONGEST = 200  # characters of what a schedule says
 BRIEF = 40  # the same, in a table
@@ -16,12 +18,23 @@ def describe(schedule: Schedule) -> str:
     """Describe a schedule on one line."""
     timing = schedule.timing
     title = f" ({' '.join(schedule.title.split())})" if schedule.title != schedule.id else ""
-    due = f"next {show_moment(schedule.due, timing.zone)}" if schedule.due else "over"
-    where = show_destination(schedule.to) or "the last private address"
+    due = show_moment(schedule.due, timing.zone) if schedule.due else ""
+    when = f"{timing.kind} {timing.moment}, {f'next {due}' if due else 'over'}"
+    if timing.kind is Kind.AT and due:
+        when = f"once on {due}"
     words = " ".join(schedule.say.split())
     said = f": {words[:LONGEST]}" if words else ""
     state = "" if schedule.state is Standing.WAITING else ", runs no more"
-    return f"{schedule.id}{title}, {timing.kind} {timing.moment}, {due}{state}, {schedule.delivery} to {where}{said}"
+    return f"{schedule.id}{title}, {when}{state}; {describe_delivery(schedule)}{said}"
+
+
+def describe_delivery(schedule: Schedule) -> str:
+    """Say where the replies of a schedule go, and when."""
+    where = show_destination(schedule.to) or f"the private address that {schedule.user} used last"
+    if schedule.delivery is Delivery.NEVER:
+        return "replies are not sent"
+    needed = " if there is something to say" if schedule.delivery is Delivery.AS_NEEDED else ""
+    return f"replies go to {where}{needed}"
 
 
 def show_said(schedule: Schedule) -> str:
