@@ -11,7 +11,7 @@ from waiting import wait
 CONFIG = """\
 owner: ada
 agents: {reid: {model: "anthropic:claude-sonnet-5"}}
-users: {ada: {trust: full}, ben: {trust: full}, mia: {trust: inner}}
+users: {ada: {trust: full}, ben: {trust: full}, mia: {trust: familiar}}
 memory: {recall: true}
 """
 WISH = "Mia wishes for a red bicycle with a silver bell."
@@ -37,7 +37,7 @@ def show_all(served, user, **asked):
             client.get("/api/memory/search", params={"query": "red bicycle bell", **asked}),
             client.get("/api/memory/search", params={"query": "red bicycle bell", "store": "own", **asked}),
             client.get("/api/memory/entry", params={"path": path, **asked}),
-            client.get("/api/memory/entry", params={"path": "own/inner", **asked}),
+            client.get("/api/memory/entry", params={"path": "own/familiar", **asked}),
             client.post("/api/turns", json={"text": "Which bicycle with a bell does Mia wish for?", **asked}),
         ]
     return "\n".join([*(answer.text for answer in answers), json.dumps(served.provider.body)])
@@ -53,7 +53,7 @@ def test_the_child(house):
     """In private the child finds the wish by every route, and it is recalled in the prompt."""
     seen = show_all(house, "mia")
     assert seen.count("silver bell") >= 4
-    assert "saved for mia at inner" in seen
+    assert "saved for mia at familiar" in seen
 
 
 @pytest.mark.parametrize("user", ["ada", "ben"])
@@ -61,7 +61,7 @@ def test_the_parents(house, user):
     """The owner and a partner of full trust see neither the words nor the path."""
     seen = show_all(house, user).replace(find_path(house), "")
     assert "silver" not in seen
-    assert "own/inner (" not in seen
+    assert "own/familiar (" not in seen
 
 
 @pytest.mark.parametrize("user", ["ada", "ben", "mia"])
@@ -69,7 +69,7 @@ def test_in_company(house, user):
     """In company no person sees it, the child included."""
     seen = show_all(house, user, situation="group").replace(find_path(house), "")
     assert "silver" not in seen
-    assert "own/inner (" not in seen
+    assert "own/familiar (" not in seen
 
 
 def test_sharing_waits_for_the_child(tmp_path):
