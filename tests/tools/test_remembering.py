@@ -82,7 +82,9 @@ def test_nothing_found(ws: Workspace) -> None:
     assert use(ws, "bob", "memory_list", store="private") == "There is nothing in memory."
 
 
-@pytest.mark.parametrize("name", ["memory_search", "memory_list", "save_memory", "share_memory", "read_memory", "forget_memory"])
+@pytest.mark.parametrize(
+    "name", ["memory_search", "memory_list", "save_memory", "share_memory", "read_memory", "forget_memory"]
+)
 def test_public(ws: Workspace, name: str) -> None:
     """A stranger has no memory tools, and none can be called for them."""
     with pytest.raises(UnknownName):
