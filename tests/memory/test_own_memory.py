@@ -1,4 +1,4 @@
-"""Claims about a person's own memory: it is found in their private conversations and nowhere else."""
+"""A person's own memory is found in their private conversations and nowhere else."""
 
 import os
 import random
@@ -47,7 +47,7 @@ def ws(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def use(ws: Workspace, turn: Turn, name: str, **arguments: object) -> str:
-    """Use a tool in a turn; a refusal is an answer, too."""
+    """Call a tool in a turn, and return its answer or its refusal."""
     try:
         return ws.call(ws.assemble(turn), name, arguments).text
     except InputError as error:
@@ -108,7 +108,7 @@ def test_family(ws: Workspace) -> None:
 
 
 def test_shared_by_choice(ws: Workspace) -> None:
-    """What a person shares is found by the others, says who confirmed it, and waits for the owner's review."""
+    """A shared entry is found by others, names the person who confirmed it, and waits for the owner's review."""
     mia = make_turn("mia")
     path = save(ws, mia, WISH)
     assert use(ws, mia, "share_memory", path=path, store="social").startswith("Shared as social/inbox/mia/")
@@ -127,7 +127,7 @@ def test_saved_before(ws: Workspace) -> None:
 
 
 class Family:
-    """A generated family: people with words of their own, and the places in which they speak."""
+    """A generated family: people, their rooms, and words that each has saved in private."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -168,7 +168,7 @@ class Family:
             yield from (make_turn(name, room=room, situation="") for room in self.rooms)
 
     def find_leak(self) -> str:
-        """Return the first place that shows words of somebody else, or one's own in company, or nothing."""
+        """Return the first turn that shows a person's words to others, or an empty text."""
         words = [(name, word) for name in self.words for word in self.words[name]]
         for turn in self.list_turns():
             private = not turn.room and turn.situation != "group"
@@ -182,7 +182,7 @@ class Family:
 
 @pytest.mark.parametrize("seed", range(FAMILIES))
 def test_generated_families(tmp_path: Path, seed: int) -> None:
-    """Over many people and places nobody meets the words of another, and everybody finds their own in private."""
+    """In generated families a turn shows no words of another person, and each person finds their words in private."""
     family = Family(tmp_path, seed)
     with family.workspace:
         assert family.find_leak() == ""
@@ -230,7 +230,7 @@ def test_same_name_on_display(tmp_path: Path) -> None:
 
 
 def test_renamed(ws: Workspace) -> None:
-    """Who is renamed has no memory until the folder is renamed by hand; lint names the folder that nobody has."""
+    """A renamed person has no memory until the folder is renamed by hand; lint warns about the old folder."""
     save(ws, make_turn("mia"), WISH)
     root = Path(ws.files.root)
     (root / "foreword.yaml").write_text(CONFIG.replace("mia", "maria"))
@@ -286,7 +286,7 @@ LINKS = {
 
 @pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
 def test_links(tmp_path: Path, link: tuple[str, str]) -> None:
-    """A link out of one's own memory shows nothing, and neither does one into another's."""
+    """A link out of a person's own memory shows nothing, and a link into it shows nothing."""
     secret = f"{WISH}\n"
     write_files(tmp_path, {"outside.md": secret})
     files = {"users/mia/memory/note.md": secret, "memory/private/DIARY.md": secret}
@@ -313,7 +313,7 @@ def test_links(tmp_path: Path, link: tuple[str, str]) -> None:
     ],
 )
 def test_paths(ws: Workspace, path: str) -> None:
-    """No spelling of a path leads to the memory of another, or to other files of one's own folder."""
+    """No spelling of a path leads to another person's memory, or out of `users/NAME/memory/`."""
     write_files(ws.files.root, {"users/mia/memory/note.md": WISH, "users/tom/USER.md": WISH})
     write_files(ws.files.root, {"users/tom/memory/mine.md": "Mine.\n"})
     for name in ("memory_get", "forget_memory", "share_memory"):
@@ -323,7 +323,7 @@ def test_paths(ws: Workspace, path: str) -> None:
 
 
 def test_levels(ws: Workspace) -> None:
-    """What was learned at a higher clearance is not shown in a private conversation at a lower one."""
+    """An entry is not shown in a private conversation below the clearance at which it was learned."""
     path = save(ws, make_turn("ben"), PRESENT)
     low = make_turn("ben", situation="phone")
     assert "bicycle" not in show_all(ws, low, QUESTION, [path, "own/full"]).replace(QUESTION, "")
@@ -347,7 +347,7 @@ def test_written_by_hand(ws: Workspace) -> None:
 
 
 def test_large(ws: Workspace) -> None:
-    """A memory of one's own may be as large as one of a store."""
+    """A file of a person's own memory may be as large as one of a store."""
     lines = f"{'Sun and rain and wind. ' * 100_000}\n\n" * 2
     assert len(lines) > 4_000_000
     write_files(ws.files.root, {"users/tom/memory/LONG.md": f"{lines}Tom fishes at the weir.\n"})

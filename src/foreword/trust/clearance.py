@@ -33,7 +33,7 @@ class Clearance:
 
 @frozen(eq=True)
 class Audience:
-    """Who reads what is shown of memory."""
+    """The readers of a reply: their clearance, and the person if it is only one."""
 
     clearance: Trust
     person: str = ""
