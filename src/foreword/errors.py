@@ -19,7 +19,7 @@ from foreword.frozen import frozen
 
 LONGEST_NAME = 200  # characters of a name in a message
 MAX_LISTED = 12  # names that a message lists
-LEAST_ALIKE = 0.7  # of two names, from 0 to 1, where one is offered for the other
+LEAST_ALIKE = 0.65  # of two names, from 0 to 1, where one is offered for the other
 
 
 class ForewordError(Exception):

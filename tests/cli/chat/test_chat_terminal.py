@@ -159,7 +159,7 @@ def test_reload_of_the_document(chat, folder):
     terminal.see("changed: soul, system")  # the document leaves out the legacy soul
     (folder / "SYSTEM.md").write_text("One.\nTwo {{ name.\n", encoding="utf-8")
     terminal.send("/reload")
-    terminal.see("in line 2; ")
+    terminal.see("in line 2 (")
     assert "SYSTEM.md" in terminal.screen.text
 
 
