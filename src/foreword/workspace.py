@@ -14,7 +14,6 @@ from foreword.assembly import Assembly
 from foreword.blueprint import Blueprint
 from foreword.blueprint import load as load_blueprint
 from foreword.blueprint.installed import find_hooks
-from foreword.blueprint.select import find_mode
 from foreword.config import Config, load
 from foreword.errors import ConfigError, Fault, ForewordError, InputError, UnknownName, WorkspaceError
 from foreword.facts import find_zone
@@ -239,14 +238,6 @@ class Workspace:
             tools=tools,
             extensions=turn.extensions if facts.tools else (),
         )
-
-    def find_mode(self, agent: str, model: str = "", asked: Mode | None = None) -> Mode:
-        """Find the prompt mode of an agent's turns with a model: the one that is asked for, else the model's own."""
-        known = self.ground.config.agents.get(agent)
-        if known is None:
-            raise UnknownName("agent", agent, self.ground.config.agents)
-        mode = asked or choose_mode(self.ground.measure(model or known.model).facts)
-        return find_mode(mode, self.blueprint(known.blueprint))
 
     def find_instructions(self, turn: Turn) -> str | None:
         """Find the standing instructions that the store has for the person of a complete turn, where nobody else reads.

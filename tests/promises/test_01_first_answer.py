@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 import time
-from dataclasses import replace
 
 import pytest
 from bench.first_answer import QUESTIONS
@@ -13,8 +12,6 @@ from small_model import LLAMA_CPP, LM_STUDIO, NOBODY, OLLAMA, copy_sample, dribb
 
 import foreword
 from foreword import Trust, Turn
-from foreword.gateway.message import Incoming
-from foreword.gateway.opening import open_gateway
 from foreword.local.repetition import end_repetition
 from foreword.testing import Says, listen
 
@@ -283,38 +280,6 @@ def test_a_server_that_never_ends_is_not_waited_for(tmp_path, capsys, monkeypatc
             assert "llama.cpp at" not in out
             if command == ("doctor",):
                 assert f"Ollama at {ollama}" in out
-
-
-def list_said(request):
-    """List what a request has of the conversation, without the prompt."""
-    messages = [one for one in json.loads(request.raw)["messages"] if one["role"] != "system"]
-    return [(one["role"], json.dumps(one["content"])) for one in messages]
-
-
-@pytest.mark.parametrize(("facts", "rows"), [("mode: brief", 3), ("window: 128000", 9)])
-def test_a_very_small_model_reads_the_last_exchange(tmp_path, facts, rows):
-    """With the fifth message a very small model gets the last exchange and nothing older; a larger one gets it all."""
-    with listen(*(Says(text=f"Answer {number}.") for number in range(1, 6))) as provider:
-        folder = copy_sample(tmp_path / "ws", "mine:small", facts, provider.url)
-
-        async def run():
-            with foreword.open(str(folder)) as workspace:
-                async with open_gateway(workspace, {}) as gateway:
-                    for number in range(1, 6):
-                        incoming = Incoming(text=f"Question {number}?", user="alice", channel="terminal")
-                        reply = await gateway.wait((await gateway.accept(incoming)).turn)
-                        assert reply.text == f"Answer {number}."
-                    following = await gateway.foresee(replace(incoming, session=reply.session))
-                    return following.turn.history, await gateway.sessions.read(reply.session)
-
-        history, stored = asyncio.run(run())
-        said = list_said(provider.requests[-1])
-    assert len(said) == rows
-    assert "Answer 4." in said[-2][1]
-    assert "Question 5?" in said[-1][1]
-    assert "Answer 5." in history[-1].text
-    assert len(history) == (2 if rows == 3 else 10)
-    assert len(stored) == 5
 
 
 def test_explain_counts_what_the_brief_prompt_leaves_out(tmp_path, capsys, monkeypatch):

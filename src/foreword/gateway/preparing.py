@@ -41,7 +41,6 @@ from foreword.words import Mode, Pace
 from foreword.workspace import Workspace
 
 FEW = 3  # turns that a light run knows of
-BRIEF_HISTORY_TOKENS = 400  # most that the last exchange may weigh to be sent in prompt mode `brief`
 
 TOO_LONG = "the message is too long: {:,} tokens, and the model has room for {:,} beside its prompt and its answer"
 
@@ -119,8 +118,6 @@ class Preparing:
         if books.damaged and not is_light(claimed):  # what updates said may be wrong by now, and no ledger knows it
             past, claimed = await self._rewrite(claimed, scrub_updates)
         equipment = bind(await self._equips.equip(claimed), living)
-        brief = self._is_brief(claimed, equipment)
-        past = keep_last(past) if brief else past
         turn = make_turn(claimed, equipment, past, self.now())
         try:
             assembly = await self._assemble(claimed, turn, books)
@@ -134,13 +131,11 @@ class Preparing:
         if message > room:
             raise InputError(TOO_LONG.format(message, room))
         if past and (fold or is_full(past, message, room)):
-            # In prompt mode `brief` the older rows are not sent, so nothing is gained by a summary of them.
-            past = () if brief else await self._fold(trace, claimed, past, assembly, room)
+            past = await self._fold(trace, claimed, past, assembly, room)
             turn = make_turn(claimed, equipment, past, self.now())
             assembly = await self._assemble(claimed, turn, books, folded=True)
         if gone := assembly.standing.scrub:
             past, claimed = await self._rewrite(claimed, lambda state, session: scrub_said(state, session, gone))
-            past = keep_last(past) if brief else past
             assembly = await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
         light = is_light(claimed)
         return Prepared(
@@ -190,13 +185,7 @@ class Preparing:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
         past, living, books = await self._look_up(claimed.session)
         equipment = bind(await self._equips.equip(claimed), living)
-        past = keep_last(past) if self._is_brief(claimed, equipment) else past
         return await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
-
-    def _is_brief(self, claimed: Claimed, equipment: Equipment) -> bool:
-        """Whether a turn has the brief prompt."""
-        asked = Mode.MINIMAL if is_light(claimed) else claimed.incoming.mode
-        return self._workspace.find_mode(claimed.session.lane.agent, equipment.model, asked) is Mode.BRIEF
 
     async def assemble(self, turn: Turn, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
         """Assemble a turn beside the loop."""
@@ -286,14 +275,6 @@ class Preparing:
 def shorten(claimed: Claimed, past: Sequence[Row]) -> Sequence[Row]:
     """Shorten what a turn goes on from, where it is a light run."""
     return past[-FEW:] if is_light(claimed) else past
-
-
-def keep_last(past: Sequence[Row]) -> Sequence[Row]:
-    """Keep the last exchange of a past, unless it is long: a very small model repeats what it reads.
-
-    The stored history stays whole, for a larger model that may answer next.
-    """
-    return [row for row in past[-1:] if row.tokens <= BRIEF_HISTORY_TOKENS]
 
 
 def is_light(claimed: Claimed) -> bool:
