@@ -100,12 +100,19 @@ def suggest(name: str, known: Sequence[str], most: int = MAX_LISTED) -> str:
 
 
 def find_nearest(name: str, known: Collection[str]) -> str:
-    """Return the known name that differs in upper and lower case only, else the nearest one, else nothing."""
+    """Return the known name that differs in upper and lower case only, else the nearest one, else nothing.
+
+    The dashes before an option are not compared: they would make every two options look alike.
+    """
     from difflib import get_close_matches
 
-    folded = {one.casefold(): one for one in known}
-    near = get_close_matches(name.casefold(), folded, n=1, cutoff=LEAST_ALIKE)
+    folded = {_fold(one): one for one in known}
+    near = get_close_matches(_fold(name), folded, n=1, cutoff=LEAST_ALIKE)
     return folded[near[0]] if near else ""
+
+
+def _fold(name: str) -> str:
+    return name.lstrip("-").casefold()
 
 
 def show_name(name: str) -> str:

@@ -216,7 +216,7 @@ def test_commands_are_not_said(chat, provider):
     provider.follow(Says(text=evil, calls=(Called(name="no\x1b[2Jsuch", arguments={}),)), Says(text="Done."))
     terminal = chat()
     terminal.send("/contxt")
-    terminal.see("did you mean '/context'?")
+    terminal.see("did you mean /context?")
     terminal.send("/help")
     terminal.see("/context [last]")
     assert provider.requests == []
