@@ -114,13 +114,14 @@ def test_import_of_long_term_memory(say, folder):
     assert answer.out == "imported: 0 agents, 0 sets of instructions, 1 entry of memory\n"
     assert "1 row not imported: no text: 3 ('alice', none)" in answer.err
     assert "1 row not imported: add the users to foreword.yaml and import again: 2 ('mallory', 'reid')" in answer.err
-    (entry,) = say("memory", "review", "--json").json
+    (entry,) = say("memory", "search", "dog", "--json").json
     assert (entry["text"], entry["provenance"]["author"]) == ("A dog called Rex.", "alice")
     assert entry["provenance"]["time"] == "2026-02-18T00:00:00+00:00"
     again = say("agent", "import", "old.sqlite", "--json")
     assert (again.json["notes"], again.json["memory"]["saved"]) == (3, 0)
     assert again.json["memory"]["known"] == ["1 ('alice', 'reid')"]
-    assert len(say("memory", "review", "--json").json) == 1
+    assert len(say("memory", "search", "dog", "--json").json) == 1
+    assert say("memory", "review", "--json").json == []
 
 
 def test_upgrade_is_reported(say, folder):
