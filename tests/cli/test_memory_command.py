@@ -1,5 +1,6 @@
 """Claims about `foreword memory`."""
 
+import re
 import pytest
 
 from foreword.testing import write_files
@@ -74,7 +75,7 @@ def test_own_memory(say):
         assert say("memory", *words).code == 2
     assert '"store": "own"' not in say("status", "--json").out
     assert '"store": "own"' in say("status", "--json", "--reader", "bob").out
-    assert say("memory", "reindex").out == "indexed: 2 documents\n"
+    assert say("memory", "reindex").out.startswith("indexed: 2 documents, 2 passages in ")
     assert "Bob likes rye" in say("memory", "search", "rye", "--user", "bob").out
     assert say("memory", "forget", path, "--user", "bob").out.startswith(f"Forgotten: {path}.")
 
@@ -173,9 +174,21 @@ def test_bad_review(say, folder, words, said):
 
 
 def test_reindex(say):
-    """The index is built anew; progress is for a terminal alone."""
+    """Reindexing says how much it indexed and how long it took; progress is for a terminal only."""
     answer = say("memory", "reindex")
-    assert (answer.out, answer.err) == ("indexed: 2 documents\n", "")
+    assert re.fullmatch(r"indexed: 2 documents, 2 passages in \d+\.\d s\n", answer.out)
+    assert answer.err == ""
+
+
+def test_progress_within_a_document(say, folder, monkeypatch):
+    """A terminal shows progress while one long chat export is indexed."""
+    lines = "\n".join(f"[2026-03-14 10:{at % 60:02}] {'Ann' if at % 2 else 'Ben'}: message {at}" for at in range(2_500))
+    write_files(folder, {"memory/social/CHAT.md": f"{lines}\n"})
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    answer = say("memory", "reindex")
+    assert "social: 0 of 2 documents, 1,000 passages" in answer.err
+    assert "social: 0 of 2 documents, 2,000 passages" in answer.err
+    assert "2,502 passages in " in answer.out
 
 
 def test_damaged(say, folder):

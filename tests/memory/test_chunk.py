@@ -1,5 +1,6 @@
 """Claims about chunks."""
 
+import pytest
 from foreword.memory.chunk import (
     MAX_MESSAGE_CHARS,
     MAX_PARAGRAPH_CHARS,
@@ -67,6 +68,28 @@ def test_lower_case_speaker() -> None:
     assert [one.author for one in split(chat)] == ["elise", "Kate", "elise"]
     notes = "todo: paint\n\ntodo: sand\n\ndone: buy\n\n" + "\n\n".join(["A paragraph of prose."] * 5)
     assert {one.author for one in split(notes)} == {""}
+
+
+@pytest.mark.parametrize(
+    ("export", "days"),
+    [
+        ("[2026-03-14 10:05] Ann: Hello\nthere\n[2026-03-15 11:06] Ben: Hi: you\n", ["2026-03-14", "2026-03-15"]),
+        ("14.03.2026, 10:05 - Ann: Hello\nthere\n15.03.2026, 11:06 - Ben: Hi: you", ["2026-03-14", "2026-03-15"]),
+        ("[3/14/26, 10:05:12 AM] Ann: Hello\nthere\n[3/15/26, 11:06:00 AM] Ben: Hi: you", ["", ""]),
+    ],
+)
+def test_export_of_a_messenger(export, days) -> None:
+    """An export with one message a line has a chunk for each message, with its author and, where it is clear, its day."""
+    chunks = list(split(f"{export}\n{export}"))
+    assert [chunk.author for chunk in chunks] == ["Ann", "Ben"] * 2
+    assert [chunk.when for chunk in chunks] == days * 2
+    assert chunks[0].text.endswith("Ann: Hello\nthere")
+    assert (chunks[0].first, chunks[0].last, chunks[1].first) == (1, 2, 3)
+
+
+def test_log_without_speakers() -> None:
+    """Lines with a time and no speaker are paragraphs of their own."""
+    assert [chunk.author for chunk in split("2026-03-14 10:05 started\n2026-03-14 10:06 stopped")] == ["", ""]
 
 
 def test_message() -> None:

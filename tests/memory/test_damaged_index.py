@@ -82,7 +82,7 @@ def test_any_bytes(place: Path, damage: Callable[[bytes, random.Random], bytes])
             assert not workspace.memory.notice or workspace.memory.notice.startswith("the memory index was damaged (")
             noticed += bool(workspace.memory.notice)
             if hits != wanted:  # a file has no way to tell that other words were written in it
-                assert sorted(store for store, *_ in workspace.memory.reindex()) == sorted(STORES)
+                assert sorted(step.store for step in workspace.memory.reindex()) == sorted(STORES)
                 assert ask(workspace) == wanted
     assert noticed > ROUNDS // 4
 

@@ -305,7 +305,8 @@ def test_damaged_inside(ws: Workspace) -> None:
 
 def test_reindexed(ws: Workspace) -> None:
     """The index can be built anew, with progress per store."""
-    assert list(ws.memory.reindex()) == [("private", 1, 1), ("shared", 1, 1), ("social", 1, 1)]
+    steps = [(step.store, step.documents, step.total) for step in ws.memory.reindex()]
+    assert steps == [("private", 1, 1), ("shared", 1, 1), ("social", 1, 1)]
     assert find(ws, "valve") == ["shared/HOUSE.md"]
 
 

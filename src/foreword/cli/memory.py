@@ -14,7 +14,7 @@ from foreword.errors import InputError, UnknownName, show_name
 
 if TYPE_CHECKING:
     from foreword.assembly import Assembly
-    from foreword.memory import Entry, Promotion
+    from foreword.memory import Entry, Progress, Promotion
     from foreword.workspace import Workspace
 
 RESULTS = 20  # passages of one search
@@ -276,14 +276,19 @@ def show_date(text: str, zone: tzinfo) -> str:
 
 def reindex(_: Namespace, workspace: "Workspace") -> object:
     """Build the index anew, with progress."""
-    done: dict[str, int] = {}
-    for store, number, total in workspace.memory.reindex():
-        done[store] = number
+    from time import monotonic
+
+    begun = monotonic()
+    done: dict[str, Progress] = {}
+    for step in workspace.memory.reindex():
+        done[step.store] = step
         if sys.stderr.isatty():
-            print(f"\r{store}: {number:,} of {count(total, 'document')}\x1b[K", end="", file=sys.stderr, flush=True)
+            documents = f"{step.documents:,} of {count(step.total, 'document')}"
+            print(f"\r{step.store}: {documents}, {step.chunks:,} passages\x1b[K", end="", file=sys.stderr, flush=True)
     if done and sys.stderr.isatty():
         print(file=sys.stderr)
-    return f"indexed: {count(sum(done.values()), 'document')}"
+    documents, chunks = sum(one.documents for one in done.values()), sum(one.chunks for one in done.values())
+    return f"indexed: {count(documents, 'document')}, {count(chunks, 'passage')} in {monotonic() - begun:.1f} s"
 
 
 COMMAND = Command(

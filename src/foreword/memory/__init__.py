@@ -3,7 +3,7 @@
 from foreword.memory.entry import Note
 from foreword.memory.memory import Entry, Hit, Memory, Saved
 from foreword.memory.notes import Promotion
-from foreword.memory.upkeep import Stock
+from foreword.memory.upkeep import Progress, Stock
 from foreword.sources.provenance import Provenance
 
-__all__ = ["Entry", "Hit", "Memory", "Note", "Promotion", "Provenance", "Saved", "Stock"]
+__all__ = ["Entry", "Hit", "Memory", "Note", "Progress", "Promotion", "Provenance", "Saved", "Stock"]

@@ -12,6 +12,10 @@ MAX_PARAGRAPH_CHARS = 1_200  # a longer paragraph of a note becomes several chun
 MAX_MESSAGE_CHARS = 16_000  # a longer message becomes several chunks
 HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*")
 FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
+# How a messenger's export begins each line: [2026-03-14 10:05:12] Ann: …, or 14.03.2026, 10:05 - Ann: …
+STAMP = re.compile(
+    r"\[?\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:,? |T)\d{1,2}:\d\d(?::\d\d)?(?:\s?[ap]\.?m\.?)?\]?(?: -)? ", re.IGNORECASE
+)
 SPEAKER = re.compile(r"(?:\*\*)?([^\W\d_][\w'’.-]{0,30}(?: [A-Z][\w'’.-]{0,30}){0,2})(?:\*\*)?:(?:\*\*)?\s+\S")
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 MONTHS = (
@@ -103,8 +107,15 @@ def join_messages(body: str, speakers: Collection[str]) -> Iterator[tuple[int, l
 
 def find_speaker(line: str, speakers: Collection[str]) -> str:
     """Find which of the speakers a line begins with; empty if none."""
-    said = SPEAKER.match(line.strip()) if speakers else None
+    said = match_speaker(line) if speakers else None
     return said[1] if said and said[1] in speakers else ""
+
+
+def match_speaker(line: str) -> re.Match[str] | None:
+    """Match a name and a colon at the beginning of a line, or after the time that a messenger writes there."""
+    text = line.strip()
+    stamp = STAMP.match(text)
+    return SPEAKER.match(text, stamp.end() if stamp else 0)
 
 
 def split_items(body: str) -> Iterator[Chunk]:
@@ -122,24 +133,28 @@ def find_speakers(body: str) -> frozenset[str]:
 
     Lower-case names count only where at least half of the paragraphs begin with a name, as in a chat export.
     """
-    openings = [lines[0].strip() for _, lines in find_paragraphs(body) if HEADING.fullmatch(lines[0]) is None]
-    counts = Counter(said[1] for line in openings if (said := SPEAKER.match(line)))
+    openings = [lines[0] for _, lines in find_paragraphs(body) if HEADING.fullmatch(lines[0]) is None]
+    counts = Counter(said[1] for line in openings if (said := match_speaker(line)))
     if counts.total() * 2 < len(openings):
         counts = Counter({name: count for name, count in counts.items() if name[0].isupper()})
     return frozenset(counts) if len(counts) > 1 and max(counts.values()) > 1 else frozenset()
 
 
 def find_paragraphs(body: str) -> Iterator[tuple[int, list[str]]]:
-    """Find paragraphs with the line each begins on; headings stand alone, fenced code and list items stay whole."""
+    """Find paragraphs with the line each begins on; headings stand alone, fenced code and list items stay whole.
+
+    A line with the time of a message begins a paragraph, since exports of messengers have no blank lines.
+    """
     paragraph: list[str] = []
     start, fenced = 1, False
     for number, line in enumerate(body.split("\n"), 1):
         fence = bool(FENCE.match(line))
         alone = not fenced and not fence and HEADING.fullmatch(line) is not None
-        if (not line.strip() and not fenced) or alone:
-            if paragraph:
-                yield start, paragraph
+        ends = not fenced and (alone or not line.strip() or STAMP.match(line) is not None)
+        if ends and paragraph:
+            yield start, paragraph
             paragraph = []
+        if ends and (alone or not line.strip()):
             if alone:
                 yield number, [line]
             continue

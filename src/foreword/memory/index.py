@@ -73,6 +73,9 @@ class Index(Protocol):
     def put(self, store: str, path: str, mark: tuple[str, str], chunks: Iterable[Chunk]) -> None:
         """Index a document anew, inside `writing`."""
 
+    def append(self, store: str, path: str, chunks: Iterable[Chunk]) -> None:
+        """Index more chunks of the document that was put last, inside `writing`."""
+
     def drop(self, store: str, path: str) -> None:
         """Forget a document, inside `writing`."""
 

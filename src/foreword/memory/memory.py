@@ -28,7 +28,7 @@ from foreword.memory.notes import NOTES, Promotion, add_text, check_heading, edi
 from foreword.memory.rank import STOP, Question, Ranked, rank, read_question
 from foreword.memory.snippet import Snippet, find_snippet
 from foreword.memory.sqlite_index import SqliteIndex
-from foreword.memory.upkeep import OpenIndex, Stock, Upkeep
+from foreword.memory.upkeep import OpenIndex, Progress, Stock, Upkeep
 from foreword.names import judge_name, normalize_name
 from foreword.signal import is_noise
 from foreword.sources.catalogue import list_stores
@@ -502,8 +502,8 @@ class Memory:
         """Close the index."""
         self._upkeep.close()
 
-    def reindex(self) -> Iterator[tuple[str, int, int]]:
-        """Rebuild the index; yields the store, and how many of how many documents are done.
+    def reindex(self) -> Iterator[Progress]:
+        """Rebuild the index, and report progress.
 
         A person's own memory is indexed by their next search.
         """

@@ -12,7 +12,7 @@ from foreword.memory.chunk import Chunk
 from foreword.memory.index import Damaged, Figures, Found, Row
 
 FILE = "memory.sqlite"
-VERSION = 5  # of the tables and of how documents are split; another one is built anew
+VERSION = 6  # of the tables and of how documents are split; another one is built anew
 PATIENCE = 5.0  # seconds to wait for another process that writes
 TOKENIZE = "porter unicode61 remove_diacritics 2"
 KINDS = ("vocabulary", "counts", "words", "chunks", "documents", "authors")  # in the order in which they can go
@@ -171,17 +171,21 @@ class SqliteIndex:
         """Index a document anew, inside `writing`."""
         name = self._name(store)
         self.drop(store, path)
-        base = self._base
-        (last,) = base.execute(f"SELECT coalesce(max(id), 0) FROM chunks_{name}").fetchone()
         # Rows are left free between documents, so that no chunk is near one of another document.
-        start = last + GAP
-        document = base.execute(
+        self._base.execute(
             f"INSERT INTO documents_{name}(path, stamp, sha256, start, words) VALUES (?, ?, ?, ?, 0)",
-            (path, *mark, start),
-        ).lastrowid
+            (path, *mark, self._find_last(name) + GAP),
+        )
+        self.append(store, path, chunks)
+
+    def append(self, store: str, path: str, chunks: Iterable[Chunk]) -> None:
+        """Index more chunks of the document that was put last, inside `writing`."""
+        name, base = self._name(store), self._base
+        document, start = base.execute(f"SELECT id, start FROM documents_{name} WHERE path = ?", (path,)).fetchone()
+        free = max(start, self._find_last(name) + 1)
         rows = [
             (
-                start + at,
+                free + at,
                 document,
                 one.first,
                 one.last,
@@ -206,8 +210,13 @@ class SqliteIndex:
             "ON CONFLICT (name) DO UPDATE SET chunks = chunks + excluded.chunks",
             sorted(Counter(one[6] for one in rows if one[6]).items()),
         )
-        base.execute(f"UPDATE documents_{name} SET words = ? WHERE id = ?", (words, document))
+        base.execute(f"UPDATE documents_{name} SET words = words + ? WHERE id = ?", (words, document))
         self._touch(store, len(rows), words)
+
+    def _find_last(self, name: str) -> int:
+        """Return the last row of a store's chunks."""
+        (last,) = self._base.execute(f"SELECT coalesce(max(id), 0) FROM chunks_{name}").fetchone()
+        return int(last)
 
     def drop(self, store: str, path: str) -> None:
         """Forget a document, inside `writing`."""

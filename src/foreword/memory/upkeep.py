@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import islice
 from threading import RLock
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ ATTEMPTS = 2  # to use an index that may be damaged
 UNSURE = ("", LINK)  # stamps that do not tell whether a file has changed
 NONSENSE = (LookupError, TypeError, ValueError, ArithmeticError)  # what comes of an index with the wrong bytes in it
 BATCH = 200  # documents that are indexed at once
+STEP = 1_000  # chunks of one document that are indexed at once
 
 T = TypeVar("T")
 
@@ -38,6 +40,17 @@ class Stock:
     """Entries among them that agents saved and that no owner has looked at yet."""
     indexed: int
     """Documents that the index knows and that have not changed since; a search indexes the others first."""
+
+
+@frozen(eq=True)
+class Progress:
+    """How far the index of a store is built."""
+
+    store: str
+    documents: int
+    total: int
+    chunks: int
+    """Passages that were indexed so far, those of a document that is not done included."""
 
 
 ALONE = {FACT_STORE: FACTS, MAIN_STORE: MAIN}  # stores that are one file
@@ -88,8 +101,8 @@ class Upkeep:
                     return ask(index)
             raise InputError(f"the memory index cannot be built: {self.notice}; remove .foreword/{FILE}")
 
-    def reindex(self, stores: Iterable[str]) -> Iterator[tuple[str, int, int]]:
-        """Build the index anew; tells the store, and how many of how many documents are done."""
+    def reindex(self, stores: Iterable[str]) -> Iterator[Progress]:
+        """Build the index anew, and report progress."""
         names = list(stores)
         with self.lock:
             self.ask(lambda index: empty({*names, *index.stores()}, index))
@@ -188,7 +201,7 @@ class Upkeep:
         inside = is_memory(target) and find_index_store(target) == find_index_store(path)
         return target != path and inside and target not in self._listed
 
-    def _sync(self, store: str, index: Index, *, now: bool = False) -> Iterator[tuple[str, int, int]]:
+    def _sync(self, store: str, index: Index, *, now: bool = False) -> Iterator[Progress]:
         """Bring the index of one store up to date, at most every 250 ms unless asked to do it now."""
         clock = time.monotonic()
         if not now and clock - self._synced.get(store, -SWEEP) < SWEEP:
@@ -197,31 +210,39 @@ class Upkeep:
         known = index.stamps(store)
         stamps = self._look(store)
         gone = known.keys() - stamps.keys()
-        stale = [path for path, stamp in stamps.items() if stamp in UNSURE or known.get(path, ("", ""))[0] != stamp]
-        for start in range(0, len(stale) + 1, BATCH):
-            batch = stale[start : start + BATCH]
-            if not batch and not gone:
-                break
+        if gone:
             with index.writing():
                 for path in gone:
                     index.drop(store, path)
-                gone = set()
-                for path in batch:
-                    self._put(store, path, stamps[path], known, index)
-            yield store, start + len(batch), len(stale)
-        if len(stale) > BATCH:
+        stale = [path for path, stamp in stamps.items() if stamp in UNSURE or known.get(path, ("", ""))[0] != stamp]
+        chunks = 0
+        for start in range(0, len(stale), BATCH):
+            with index.writing():
+                for at, path in enumerate(stale[start : start + BATCH], start):
+                    for count in self._put(store, path, stamps[path], known, index):
+                        chunks += count
+                        if count == STEP:
+                            yield Progress(store=store, documents=at, total=len(stale), chunks=chunks)
+            yield Progress(store=store, documents=min(start + BATCH, len(stale)), total=len(stale), chunks=chunks)
+        if len(stale) > BATCH or chunks > STEP:
             index.settle(store)
         self._synced[store] = clock
 
-    def _put(self, store: str, path: str, stamp: str, known: Mapping[str, tuple[str, str]], index: Index) -> None:
-        """Index one document whose file has changed, unless its text has not."""
+    def _put(
+        self, store: str, path: str, stamp: str, known: Mapping[str, tuple[str, str]], index: Index
+    ) -> Iterator[int]:
+        """Index a document whose file has changed, unless its text has not; yields how many chunks each step took."""
         document = Files(self._files.root).read(path)  # not kept: what is kept is looked at again and again
         if not isinstance(document, Document):
             index.drop(store, path)
         elif document.sha256 == known.get(path, ("", ""))[1]:
             index.restamp(store, path, stamp)
         else:
-            index.put(store, path, (stamp, document.sha256), split_document(path, document))
+            chunks = split_document(path, document)
+            index.put(store, path, (stamp, document.sha256), step := list(islice(chunks, STEP)))
+            while step:
+                yield len(step)
+                index.append(store, path, step := list(islice(chunks, STEP)))
 
 
 def make_room(place: str) -> None:
