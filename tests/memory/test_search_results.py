@@ -87,6 +87,13 @@ def test_weak_results_are_left_out(tmp_path: Path) -> None:
         assert ws.memory.search("Which wall did the zeppelin pilots photograph yesterday?", OWNER) == []
 
 
+def test_a_small_store_has_no_padding(tmp_path: Path) -> None:
+    """In a small store a note without a word of the question is left out, whatever stands beside it."""
+    notes = "# Ideas\n\n- Bob: a lamp for the bicycle\n\n# Avoid\n\n- Scarves for Carol\n"
+    with make_workspace(tmp_path, {"memory/social/GIFTS.md": notes}) as ws:
+        assert [hit.text for hit in ws.memory.search("Who wants a bicycle?", OWNER)] == ["- Bob: a lamp for the bicycle"]
+
+
 def test_a_fact_outranks_a_description(tmp_path: Path) -> None:
     """The description of a file finds the file, behind a passage that says the same."""
     described = "---\ndescription: birthdays of the family\n---\nSee the calendar in the hall.\n"
