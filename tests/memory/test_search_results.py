@@ -118,6 +118,26 @@ def test_a_large_note_is_searched(tmp_path: Path) -> None:
         assert "Maren" in reading.text
 
 
+def test_messages_of_100_kb(tmp_path: Path) -> None:
+    """A message of 100 kB is one result, by the passage that answers."""
+    filler = "The ferry was late and the sea was rough. " * 1_200
+    talk = f"Ann: {filler}The harbour master is called Imke. {filler}\n\nBen: {filler}\n\nAnn: Good night.\n"
+    with make_workspace(tmp_path, {"memory/social/talk.md": talk}) as ws:
+        (hit,) = ws.memory.search("Who is the harbour master?", OWNER)
+        assert "Imke" in hit.text
+        assert "Imke" in search(ws, "Who is the harbour master?")
+        assert {hit.first for hit in ws.memory.search("Was the ferry late?", OWNER, limit=2)} == {1, 3}
+
+
+@pytest.mark.parametrize("text", ["", "---\nauthor: bob\n---\n", "---\nauthor: bob\n---\n \n\n", "\ufeff", "\0"])
+def test_entry_without_text(tmp_path: Path, text: str) -> None:
+    """An entry without text is found by nothing, and keeps nothing else from being found."""
+    files = {"memory/social/inbox/bob/x.md": text, "memory/social/HALL.md": "Bob keeps the keys in the hall.\n"}
+    with make_workspace(tmp_path, files) as ws:
+        assert [hit.path for hit in ws.memory.search("Where does Bob keep the keys?", OWNER)] == ["social/HALL.md"]
+        assert "inbox/bob/x.md" not in search(ws, "author bob")
+
+
 def test_snippet() -> None:
     """The rarest shared words decide which sentences are shown, and the line where they begin is known."""
     text = "The trip was long.\nThe trip was wet.\nWe met Ada on the trip.\nThe trip ended."
