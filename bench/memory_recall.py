@@ -7,6 +7,7 @@ dialogues but the one that is measured, and weights found on all worlds but the 
 """
 
 import json
+import math
 import re
 import sqlite3
 import statistics
@@ -18,10 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import foreword
 from bench.memory_weights import Case, find_weights
 from bench.memory_weights import measure as weigh_cases
+from foreword.memory import memory as memory_module
 from foreword.memory import rank
 from foreword.memory.chunk import split
 from foreword.memory.memory import Hit, Memory
@@ -174,7 +177,8 @@ def run(worlds: Mapping[str, Sequence[Talk]]) -> None:
         print(f"{'':36}   R@5   R@10   R@20")
         show("FTS5 BM25, any word", plain[world])
         show("foreword", ours[world])
-        print(measure_turns(talks), flush=True)
+        print(measure_turns(talks))
+        print(measure_cut(talks), flush=True)
     print(f"\nmean of {len(worlds)} worlds\n{'':36}   R@5   R@10   R@20")
     for name, scores in (("FTS5 BM25, any word", plain), ("foreword", ours)):
         print(f"{name:36} {average([mean(one) for one in scores.values()])}")
@@ -265,6 +269,32 @@ def measure_turns(talks: Sequence[Talk]) -> str:
         f"of the questions about another dialogue {statistics.mean(silent):.3f} recall nothing, and a search gives "
         f"{statistics.mean(padding):.1f} of 5 results"
     )
+
+
+def measure_cut(talks: Sequence[Talk]) -> str:
+    """Say what leaving weak results out keeps out of ten results, and what it loses."""
+    lines = [f"{'ten results':24}  results  irrelevant   R@10   about another dialogue"]
+    shipped = (memory_module.MIN_SHARE, memory_module.MIN_OF_BEST)
+    for name, (share, of_best) in (("every result", (-1.0, -math.inf)), ("without the weak ones", shipped)):
+        shown, right, shares, others = list[int](), 0, list[float](), list[int]()
+        with patch.multiple(memory_module, MIN_SHARE=share, MIN_OF_BEST=of_best):
+            for talk, other in zip(talks, (*talks[1:], talks[0]), strict=True):
+                with open_memory(talk) as memory:
+                    for question in talk.questions:
+                        wanted = find_evidence(question)
+                        hits = memory.search(question["question"], Audience(clearance=Trust.FULL), limit=10)
+                        found = wanted.intersection(name_turns(talk, hits))
+                        shown.append(len(hits))
+                        right += len(found)
+                        shares.append(len(found) / len(wanted))
+                    asked = [question["question"] for question in other.questions]
+                    others += [len(memory.search(one, Audience(clearance=Trust.FULL), limit=10)) for one in asked]
+        irrelevant = 1 - right / sum(shown)
+        lines.append(
+            f"{name:24} {statistics.mean(shown):8.1f} {irrelevant:11.3f} {statistics.mean(shares):6.3f}"
+            f" {statistics.mean(others):10.1f} results"
+        )
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -172,9 +172,12 @@ class Memory:
         return sorted(hits, key=lambda hit: (-hit.score, hit.path, hit.first))[:limit]
 
     def _rank(self, question: Question, store: str, index: Index, limit: int) -> list[Ranked]:
-        """Rank the chunks of a store that have enough of the question; in a small store one word is enough."""
+        """Rank the chunks of a store that have enough of the question; in a small store one word is enough.
+
+        Twice the limit is ranked, so that others take the place of those that have too little.
+        """
         least = MIN_SHARE if index.figures(store).chunks >= LARGE_STORE_CHUNKS else 0.0
-        return [one for one in rank(question, store, index, limit) if one.share > least]
+        return [one for one in rank(question, store, index, 2 * limit) if one.share > least]
 
     def _show(self, store: str, ranked: Iterable[Ranked], index: Index) -> Iterator[Hit]:
         best = list(ranked)

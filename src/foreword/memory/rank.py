@@ -248,10 +248,10 @@ class Scorer:
         for row in likely:
             if (found := known.get(row)) is None:
                 continue
-            asked = known.get(row - 1)
+            asked, need = known.get(row - 1), need_neighbours(found)
             parts = Parts(
                 words=self._weigh_words(row, found) / total,
-                near=self._weigh_near(row, known) * need_neighbours(found) / total,
+                near=self._weigh_near(row, known) * need / total if need else 0.0,
                 document=documents.get(bisect_right(starts, row), 0.0) / total,
                 answer=self._weigh_words(row - 1, asked) * damp(asked) / total if asked and asked.asks else 0.0,
                 author=found.author in self._authors,
@@ -266,14 +266,17 @@ class Scorer:
 
     def _weigh_near(self, row: int, known: Mapping[int, Row]) -> float:
         """Weigh the words of a chunk and of its neighbours, each word once, where it counts most."""
-        shares = [(row - step, share * damp(known[row - step])) for step, share in NEIGHBOURS if row - step in known]
+        shares = [(share * damp(known[row - step]), row - step) for step, share in NEIGHBOURS if row - step in known]
+        shares.sort(reverse=True)
         total = 0.0
         for rarity, rows, headed in self._words:
             if row in rows:
                 total += rarity * (HEADED if row in headed else 1.0)
-            else:
-                near = [share for at, share in shares if at in rows and at not in headed]
-                total += rarity * max(near, default=0.0)
+                continue
+            for share, at in shares:
+                if at in rows and at not in headed:
+                    total += rarity * share
+                    break
         return total
 
     def _fits_month(self, month: int) -> bool:
