@@ -1,4 +1,4 @@
-"""`foreword memory`: search, read, list, save, forget and review what is remembered, under a chosen clearance."""
+"""`foreword memory`: search, read, list, save, forget and review memories under a chosen clearance."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -27,7 +27,7 @@ ACTIONS = {
     "forget": "PATH: remove a memory from files, index and recorded prompts",
     "review": "[PATH]: what waits for review, with author, place, date and the change that promoting it makes; "
     "--promote makes it",
-    "reindex": "build the search index anew",
+    "reindex": "rebuild the search index",
 }
 
 
@@ -96,21 +96,21 @@ def stand_in(args: Namespace, workspace: "Workspace") -> "Assembly":
 
 
 def use(workspace: "Workspace", assembly: "Assembly", name: str, arguments: Mapping[str, object]) -> str:
-    """Use a tool as an agent would, and tell the log of it as a turn would."""
+    """Call a tool as an agent would, and log the call."""
     answer = workspace.call(assembly, name, arguments)
     note(workspace, assembly, name, answer)
     return answer.text
 
 
 def note(workspace: "Workspace", assembly: "Assembly", name: str, answer: object) -> None:
-    """Tell the log what was found or changed."""
+    """Log the result of a tool call."""
     from foreword.events.listening import listen
     from foreword.events.log import Bounds
     from foreword.events.reader import find_context
     from foreword.events.trace import Trace
     from foreword.tools.telling import tell_answer
 
-    brief = Bounds(gather=0.0, closing=0.3, patience=0.2)  # nobody at a shell waits for a log that cannot be written
+    brief = Bounds(gather=0.0, closing=0.3, patience=0.2)  # do not block the shell on a log that cannot be written
     with listen(workspace.memory.folder, workspace.config, workspace.memory.now, brief) as listeners:
         tell_answer(Trace(listeners.recorder, find_context(assembly)), name, answer)
 
@@ -180,7 +180,7 @@ def save(args: Namespace, workspace: "Workspace") -> object:
 
 
 def forget(args: Namespace, workspace: "Workspace") -> object:
-    """Remove a memory: for the owner any, for somebody else what was saved for them."""
+    """Remove a memory: any for the owner, entries saved for them for other people."""
     from foreword.tools import Answer
     from foreword.tools.remembering import forget_sent
     from foreword.words import Trust
@@ -275,7 +275,7 @@ def show_date(text: str, zone: tzinfo) -> str:
 
 
 def reindex(_: Namespace, workspace: "Workspace") -> object:
-    """Build the index anew, with progress."""
+    """Rebuild the index, with progress."""
     from time import monotonic
 
     begun = monotonic()
@@ -294,7 +294,7 @@ def reindex(_: Namespace, workspace: "Workspace") -> object:
 COMMAND = Command(
     name="memory",
     arguments="ACTION [TEXT …]",
-    summary="search, read, save, forget and review what is remembered",
+    summary="search, read, save, forget and review memories",
     description="Work with the memory of a workspace, under the clearance of a person in a situation. Actions: "
     + list_actions(ACTIONS)
     + ".",

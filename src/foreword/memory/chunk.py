@@ -76,7 +76,7 @@ def split_message(body: str, author: str, when: str = "") -> Iterator[Chunk]:
 
 
 def cut_chunks(whole: Chunk, lines: Sequence[str], most: int) -> Iterator[Chunk]:
-    """Cut lines into chunks of at most so many characters, each with what is known of the whole."""
+    """Cut lines into chunks of at most so many characters, each with the heading, author and day of the whole."""
     for start, part in cut(lines, most):
         text = "\n".join(part).strip()
         first = whole.first + start
@@ -141,7 +141,7 @@ def find_speakers(body: str) -> frozenset[str]:
 
 
 def find_paragraphs(body: str) -> Iterator[tuple[int, list[str]]]:
-    """Find paragraphs with the line each begins on; headings stand alone, fenced code and list items stay whole.
+    """Find paragraphs with the line each begins on; headings are separate, fenced code and list items stay whole.
 
     A line with the time of a message begins a paragraph, since exports of messengers have no blank lines.
     """

@@ -1,6 +1,6 @@
-"""Digests: what a clearance may read of memory, in short, for whoever sums it up and for where nobody can.
+"""Digests: a short view of the memory that a clearance may read, as input of a summary or in its place.
 
-Only what an owner wrote or has looked at: unreviewed words are presented as nobody else's.
+Only text that the owner wrote or reviewed: unreviewed entries are always shown with their author.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,15 +12,15 @@ from foreword.sources.memories import FACTS, load_facts
 from foreword.sources.own_memory import show_path
 
 LINE = 160  # characters that a digest has for one memory
-SHARE = 1_500  # characters of one memory that are told to whoever sums up
+SHARE = 1_500  # characters of one memory in the input of a summary
 
 
 @frozen(eq=True)
 class Survey:
-    """What there is to sum up, before any of it is opened."""
+    """The memories to summarise, before any is read."""
 
     stamp: str
-    """What changes when any of it does; nothing where there is nothing."""
+    """Changes with any of the memories; empty if there is none."""
     paths: tuple[str, ...]
     """The files, those changed last first."""
 
@@ -53,12 +53,12 @@ def name_memory(document: Document) -> str:
 
 
 def tell_body(document: Document) -> str:
-    """Tell all of a memory; facts are a list."""
+    """Return the whole text of a memory; facts as a list."""
     return "\n".join(load_facts(document) or ()) if document.path == FACTS else document.body
 
 
 def tell_first(document: Document) -> str:
-    """Tell what a memory is about: its description, else how it begins."""
+    """Return the description of a memory, else its beginning."""
     return one_line(document.field("description")) or next(list_words(tell_body(document)), "")
 
 

@@ -87,7 +87,7 @@ def write_confirmed(entry: Confirmed) -> str:
 
 
 def list_fields(entry: Confirmed) -> dict[str, str]:
-    """List what is known of where a promoted entry comes from, and who confirmed it."""
+    """List the known origin of a promoted entry, and who confirmed it."""
     origin = entry.origin
     known = {
         "author": origin.author,
@@ -129,7 +129,7 @@ def write_file(root: str, path: str, text: str) -> bool:
 
 @contextmanager
 def drafted(place: str, text: str) -> Iterator[str]:
-    """Write a text beside the place it is for, down to the disk, and leave nothing of it behind."""
+    """Write a text durably to a temporary file in the target folder, and remove it at the end."""
     draft = f"{place}.{os.getpid()}-{get_ident()}.new"
     try:
         with open(draft, "w", encoding="utf-8", newline="\n") as file:
@@ -143,7 +143,7 @@ def drafted(place: str, text: str) -> Iterator[str]:
 
 
 def link(draft: str, place: str) -> bool:
-    """Put a draft in its place; not by renaming, so that what is there already stays."""
+    """Link a draft to its target; unlike a rename, this never replaces an existing file."""
     try:
         os.link(draft, place)
     except FileExistsError:

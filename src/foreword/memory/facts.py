@@ -15,7 +15,7 @@ from foreword.sources.files import Files
 from foreword.sources.memories import FACTS, LONGEST, read_facts
 
 PATIENCE = 5.0  # seconds to wait for another process that writes
-STALE = 60.0  # seconds after which nobody is writing a draft any more
+STALE = 60.0  # seconds after which a draft counts as abandoned
 PAUSE = 0.01
 
 
@@ -37,7 +37,7 @@ def add_fact(files: Files, entry: Confirmed, patience: float = PATIENCE) -> tupl
 
 
 def plan_fact(files: Files, entry: Confirmed) -> tuple[str | None, str]:
-    """Return the text of the file as it is now, and with a fact added to it; a fact that it has is refused."""
+    """Return the text of the file before and after a fact is added; a fact that it has is refused."""
     fact = one_line(entry.text)
     if len(fact) > LONGEST:
         raise InputError(f"a fact has at most {LONGEST} characters, and this one has {len(fact)}; promote it to a file")
@@ -80,7 +80,7 @@ def claim(draft: str, patience: float = PATIENCE) -> Iterator[TextIO]:
 
 
 def read_file(files: Files) -> tuple[list[object], list[str]]:
-    """Read the list of the file as it stands, and the facts in it."""
+    """Read the list of the file, and the facts in it."""
     document = files.read(FACTS)
     if document is None:
         return [], []

@@ -9,7 +9,7 @@ from foreword.memory.chunk import Chunk
 
 
 class Damaged(Exception):
-    """The index is no index any more, and has to be built anew."""
+    """The index is damaged and must be rebuilt."""
 
 
 @frozen
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 @frozen(eq=True)
 class Found:
-    """One chunk as it stands in the index."""
+    """One chunk of the index."""
 
     path: str
     first: int
@@ -50,10 +50,10 @@ class Found:
 
 
 class Index(Protocol):
-    """What every index can do; the words of one store move nothing in another."""
+    """The interface of an index; the words of one store never affect another."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """Read everything inside as it is at one moment, whatever other processes write."""
+        """Read a consistent snapshot, whatever other processes write."""
 
     def writing(self) -> AbstractContextManager[None]:
         """Write everything that is done inside, or nothing of it."""
@@ -65,13 +65,13 @@ class Index(Protocol):
         """Name the stores of which something is indexed."""
 
     def stamps(self, store: str) -> Mapping[str, tuple[str, str]]:
-        """Return what is indexed of a store: each document's path, the stamp of its file and the hash of its text."""
+        """Return the indexed documents of a store: path, stamp of the file and hash of the text."""
 
     def restamp(self, store: str, path: str, stamp: str) -> None:
         """Note that a file was touched and says what it said, inside `writing`."""
 
     def put(self, store: str, path: str, mark: tuple[str, str], chunks: Iterable[Chunk]) -> None:
-        """Index a document anew, inside `writing`."""
+        """Index a document, replacing its chunks, inside `writing`."""
 
     def append(self, store: str, path: str, chunks: Iterable[Chunk]) -> None:
         """Index more chunks of the document that was put last, inside `writing`."""
@@ -89,10 +89,10 @@ class Index(Protocol):
         """Make searches quick again after many documents were indexed."""
 
     def scrub(self, store: str) -> None:
-        """Leave no byte of what was dropped."""
+        """Overwrite the bytes of dropped documents."""
 
     def figures(self, store: str) -> Figures:
-        """Return what is known of a store as a whole."""
+        """Return the totals of a store."""
 
     def stem(self, text: str) -> tuple[str, ...]:
         """Return the words of a text as the index knows them, in their order."""
@@ -107,7 +107,7 @@ class Index(Protocol):
         """Return the rows that have a word, and any of some others where there are any."""
 
     def rows(self, store: str, rows: Sequence[int]) -> Mapping[int, Row]:
-        """Return what is known of some rows, as far as they exist."""
+        """Return some rows without their text; missing rows are left out."""
 
     def fetch(self, store: str, rows: Sequence[int]) -> Mapping[int, Found]:
         """Return some chunks of a store."""

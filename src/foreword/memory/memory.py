@@ -52,8 +52,8 @@ from foreword.words import Trust
 LONGEST_QUERY = 2_000  # characters of a query that are looked at
 MOST = 50  # results of one search
 RECALLED = 4  # passages of one turn
-# What a result must have. bench/memory_recall.py measures what each of these keeps out and what it loses.
-MIN_SHARE = 0.12  # of the question's words, by rarity, in a store that is large enough to know what is rare
+# Minimums of a result. bench/memory_recall.py measures how much irrelevant text and how much evidence they leave out.
+MIN_SHARE = 0.12  # of the question's words, by rarity, in a store that is large enough for word statistics
 LARGE_STORE_CHUNKS = 100
 MIN_OF_BEST = 0.5  # of the best result's score
 MIN_RECALL_SHARE, MIN_RECALL_SCORE = 0.5, 6.5  # to travel with a message that did not ask for it
@@ -63,7 +63,7 @@ CONSIDERED = 8  # hits of each index from which the passages of a brief prompt a
 FAIR = 0.25  # the same share for a prompt that has nothing but its passages
 BESIDE = 0.6  # a passage with less than this part of the best one's share would only distract
 PASSING = "documents"  # the name of the only store of an index in memory
-INDEXES = 16  # sets of documents whose index is kept in memory
+INDEXES = 16  # sets of documents with an index in memory
 
 
 @frozen(eq=True)
@@ -78,7 +78,7 @@ class Hit:
     text: str
     score: float
     share: float = 0.0
-    """How much of the question it has, from 0 to 1, by the rarity of the words; in a talk also what is close by."""
+    """How much of the question it has, from 0 to 1, weighted by rarity; in a conversation, neighbours count."""
     provenance: Provenance | None = None
 
 
@@ -93,7 +93,7 @@ class Entry:
 
 @frozen(eq=True)
 class Saved:
-    """What was done with something that was to be saved."""
+    """The result of a save."""
 
     path: str
     store: str
@@ -114,10 +114,10 @@ class Memory:
         self._readable = {FACT_STORE: Store(trust=Trust.INNER), MAIN_STORE: main, **config.stores}
         trusts = sorted((name, int(store.trust)) for name, store in self._readable.items())
         self.policy = digest(f"{trusts} {sorted(entry.path for entry in config.prompt.files)}")
-        """What changes when the configuration decides anew what is memory, and who may read it."""
+        """A hash of the settings that decide which files are memory and who may read them."""
         self._upkeep = Upkeep(files, (entry.path for entry in config.prompt.files), OpenIndex(folder))
         self.folder = folder
-        """Where the state of the workspace lies: the index, and beside it the log."""
+        """The folder of the workspace's state: index and log."""
         self._stop: frozenset[str] = frozenset()
         self._passing = Memo(INDEXES)
         self.now = clock
@@ -130,7 +130,7 @@ class Memory:
 
     @property
     def notice(self) -> str:
-        """What was mended on the way, for the owner."""
+        """A repair that the owner should know about."""
         return self._upkeep.notice
 
     def open_to(self, audience: Audience, store: str = "") -> list[str]:
@@ -140,7 +140,7 @@ class Memory:
         return [name for name in (*names, *own) if store in ("", name)]
 
     def _has_own(self, audience: Audience) -> bool:
-        """Whether an audience is one person with a memory of their own."""
+        """Return whether an audience is one person who has an own memory."""
         return audience.person in self._users and audience.clearance >= LEVELS[0]
 
     def _open(self, audience: Audience, store: str = "") -> list[str]:
@@ -184,7 +184,7 @@ class Memory:
         found = index.fetch(store, [row for _, row, _ in best])
         for score, row, share in best:
             one = found[row]
-            # Only an entry is opened, for where it comes from: what was read is looked at again with every sweep.
+            # Only entries are opened, for their origin: every opened file is checked again with each sweep.
             document = self._files.read(one.path) if find_author(one.path) else None
             origin = find_provenance(one.path, document) if isinstance(document, Document) else None
             if not (origin if find_author(one.path) else self._files.has(one.path)):
@@ -203,7 +203,7 @@ class Memory:
     def recall(self, message: str, audience: Audience, documents: Sequence[Document] = ()) -> Sequence[Passage]:
         """Find the few passages that a message is clearly about, the best first; small talk recalls nothing.
 
-        The stores of the audience are searched, and the documents beside them, which the caller may see.
+        The stores of the audience and the given documents are searched; the caller vouches for the documents.
         """
         make = partial(self._make_passage, message=message, person=audience.person)
         if is_noise(message):
@@ -246,7 +246,7 @@ class Memory:
     def _make_passage(
         self, hit: Hit, *, message: str, person: str, known: Mapping[str, Document], most: int
     ) -> Passage:
-        """Make a passage of what was found for a message, with its place in the file as an editor counts lines."""
+        """Make a passage of a hit, with its line in the file as an editor counts lines."""
         file = hit.path if hit.path in known or hit.path in (FACTS, MAIN) else locate_path(hit.path, person)
         document = known.get(file) or Files(self._files.root).read(file)
         if not isinstance(document, Document):
@@ -290,7 +290,7 @@ class Memory:
     ) -> Saved:
         """Write a text, as its file has it, to the first place that is free, unless the store has the text already.
 
-        What is reviewed is compared only with what is reviewed: an entry that waits is not the owner's word yet.
+        Reviewed text is compared only with reviewed text: a waiting entry is not the owner's word yet.
         """
         text, written = said
         with self._upkeep.lock:
@@ -310,7 +310,7 @@ class Memory:
         return isinstance(document, Document) and document.body == text
 
     def find_own(self, author: str, audience: Audience) -> Iterator["Entry"]:
-        """Find what was saved for somebody in the stores that the audience may see, the newest first."""
+        """Find the entries saved for a person in the stores that the audience may see, newest first."""
         return (entry for entry in self._find_entries(audience) if entry.provenance.author == author)
 
     def entries(self, audience: Audience) -> Iterator["Entry"]:
@@ -328,7 +328,7 @@ class Memory:
         return sorted(found, key=lambda entry: (entry.provenance.time, entry.path), reverse=True)
 
     def find_notes(self, author: str, audience: Audience) -> Iterator["Entry"]:
-        """Find what somebody saved and the owner has reviewed, among the notes without a name, the newest first."""
+        """Find the reviewed entries of a person among the notes without a name, newest first."""
         self._files.refresh(now=True)
         found: list[Entry] = []
         for store in self.list_shared(audience):
@@ -363,7 +363,7 @@ class Memory:
     def survey(self, clearance: Trust) -> Survey:
         """See what an owner wrote or has looked at in the stores that the clearance may see, and open none of it.
 
-        What is made of it is for everybody of this clearance, so nobody's own memory is in it.
+        The digest is for every person of this clearance, so it contains no own memory.
         """
         self._files.refresh(now=True)
         listed = self._list(self._open(Audience(clearance=clearance)))
@@ -373,12 +373,12 @@ class Memory:
         return Survey(stamp=f"{self.policy}:{digest(mark)}" if stamps else "", paths=tuple(paths))
 
     def open_all(self, paths: Iterable[str]) -> list[Document]:
-        """Open files that a survey has found; they are not kept, since what is kept is looked at again and again."""
+        """Read the files of a survey without caching them: every cached file is checked again with each sweep."""
         files = Files(self._files.root)
         return [found for path in paths if isinstance(found := files.read(path), Document) and found.body.strip()]
 
     def forget(self, path: str, audience: Audience) -> str:
-        """Remove a memory from the files and from the index; returns what it said, for whoever has it still."""
+        """Remove a memory from the files and from the index; return its text, so that callers can redact copies."""
         place = locate_path(path, audience.person)
         store = find_index_store(place)
         if place not in self._list_for(path, audience):
@@ -419,7 +419,7 @@ class Memory:
         return f"{store}/{NOTES}/{entry.path.rpartition('/')[2]}"
 
     def may_promote(self, person: str, clearance: Trust) -> bool:
-        """Whether a person makes words the owner's: nobody but the owner, at full trust."""
+        """Return whether a person may promote entries: only the owner, at full trust."""
         return bool(person) and person == self._owner and clearance is Trust.FULL
 
     def _write_confirmation(self, person: str) -> str:
@@ -454,7 +454,7 @@ class Memory:
         return before, add_text(before, f"memory/{target}", title, entry)
 
     def _settle(self, target: str, heading: str, entry: Confirmed) -> tuple[str, str | None, str]:
-        """Write what was promoted; returns the store, and the text of the file before and after."""
+        """Write a promoted entry; return the store, and the text of the file before and after."""
         before, after = self._plan(target, heading, entry)
         if target == FACTS:
             return (FACT_STORE, *add_fact(self._files, entry))

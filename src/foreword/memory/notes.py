@@ -20,7 +20,7 @@ from foreword.memory.entry import Confirmed, list_fields
 from foreword.memory.facts import claim
 from foreword.sources.document import escape_attribute, normalise, one_line, parse_document
 
-NOTES = "notes"  # the folder of a store for notes that have no name of their own
+NOTES = "notes"  # the folder of a store for notes without a name
 MAX_HEADING_CHARS = 200
 BREAKS = ("\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 LINE = re.compile("[^\n\r\x0b\x0c\x85\u2028\u2029]*(?:\r\n|[\n\r\x0b\x0c\x85\u2028\u2029])|.+", re.DOTALL)
@@ -39,7 +39,7 @@ class Promotion:
     target: str
     """The file: STORE/NAME.md, or the file of the facts."""
     before: str | None
-    """The text of the file as it was; None for a new file."""
+    """The text of the file before the promotion; None for a new file."""
     after: str
 
     @property
@@ -63,7 +63,7 @@ class Added:
     """The line of the comment, counted from 0."""
     first: int
     last: int
-    """The lines of the text, end exclusive; both 0 where somebody has edited it since."""
+    """The lines of the text, end exclusive; both 0 if the text was edited since."""
     text: str = ""
     mark: str = ""
 
@@ -89,7 +89,7 @@ def check_heading(heading: str) -> str:
 def add_text(raw: str, name: str, heading: str, entry: Confirmed) -> str:
     """Add an entry to the text of a note, at the end of a heading's own section; a missing heading is made.
 
-    Every other byte of the note stays as it is, but for the origin that a promoted entry has in its front matter: the
+    No other byte of the note changes, except for the origin that a promoted entry has in its front matter: the
     note has several authors from then on.
     """
     bom, text = (BOM, raw[1:]) if raw.startswith(BOM) else ("", raw)
@@ -155,7 +155,7 @@ def find_section(lines: Sequence[str], body: int, heading: str, name: str) -> tu
 
 
 def list_headings(lines: Sequence[str], body: int) -> Iterator[tuple[int, str]]:
-    """List the headings of a text, each with its line; what stands in a block of code is none."""
+    """List the headings of a text, each with its line; lines in fenced code are no headings."""
     fenced = ""
     for at in range(body, len(lines)):
         line = lines[at].rstrip()
@@ -170,7 +170,7 @@ def list_headings(lines: Sequence[str], body: int) -> Iterator[tuple[int, str]]:
 
 
 def has_text(lines: Sequence[str], text: str) -> bool:
-    """Whether lines have a text as paragraphs of its own."""
+    """Whether lines have a text as separate paragraphs."""
     return f"\n\n{text}\n\n" in f"\n\n{normalise(''.join(lines)).strip()}\n\n"
 
 
@@ -201,7 +201,7 @@ def list_added(raw: str) -> list[Added]:
 
 
 def find_added(at: int, fields: Mapping[str, str], plain: Sequence[str], body: int) -> Added:
-    """Find the text that a comment records; it has no lines where somebody has edited it since."""
+    """Find the text that a comment records; it has no lines if it was edited since."""
     author, mark = fields.get("author", ""), fields.get("text", "")
     count = int(fields["lines"]) if fields.get("lines", "").isdecimal() else 0
     for first in range(body, len(plain) - count + 1) if count else ():
@@ -212,7 +212,7 @@ def find_added(at: int, fields: Mapping[str, str], plain: Sequence[str], body: i
 
 
 def remove_added(raw: str, names: Collection[str]) -> str:
-    """Remove what was added to a note from the words of some people, and the comments about it."""
+    """Remove texts of some people that were added to a note, and the comments about them."""
     bom, text = (BOM, raw[1:]) if raw.startswith(BOM) else ("", raw)
     lines = LINE.findall(text)
     gone: set[int] = set()
@@ -226,7 +226,7 @@ def remove_added(raw: str, names: Collection[str]) -> str:
 
 
 def read_note(root: str, path: str) -> str | None:
-    """Read a note as it is, line breaks included; None where there is none. What cannot be added to is refused."""
+    """Read a note with its line breaks; None if it does not exist. Refuse a file that cannot be added to."""
     place = os.path.join(root, *path.split("/"))
     try:
         facts = os.lstat(place)
@@ -250,7 +250,7 @@ def read_note(root: str, path: str) -> str | None:
 def edit_note(root: str, path: str, edit: Callable[[str], str]) -> tuple[str, str]:
     """Put an edited text in the place of a note, whole or not at all; returns the text before and after.
 
-    A change that somebody saves meanwhile is not lost: then nothing is written.
+    If the note is changed meanwhile, nothing is written.
     """
     place = os.path.join(root, *path.split("/"))
     try:

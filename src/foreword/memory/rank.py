@@ -18,7 +18,7 @@ class Parts(NamedTuple):
     """The parts of a chunk's score, or their weights."""
 
     words: float
-    """BM25 of its own words."""
+    """BM25 of the chunk's words."""
     near: float
     """The share of the question, by rarity, that it and its neighbours have; a long message counts for itself."""
     document: float
@@ -35,7 +35,7 @@ class Parts(NamedTuple):
 
 # Found by bench/memory_weights.py over three kinds of conversation; bench/memory_recall.py says what each part gains.
 TALK = Parts(words=2.4, near=6.2, document=5.7, answer=2.3, author=1.8, question=-1.3, month=2.4)
-# In notes nobody answers anybody, and the words themselves say more.
+# Notes have no questions and answers, and their own words say more.
 NOTES = TALK._replace(words=4.0, answer=0.0)
 K1, B = 1.2, 0.75
 NEIGHBOURS = ((1, 0.8), (2, 0.6), (-1, 0.5), (-2, 0.2))  # rows before and after, and the share of a word found there
@@ -66,7 +66,7 @@ class Question:
     words: tuple[str, ...]
     """The words that say what it is about, each once."""
     spoken: frozenset[str]
-    """Every word as it was written, in lower case."""
+    """Every word, unstemmed, in lower case."""
     months: tuple[int, ...]
     """Months that it names, 1 to 12."""
     years: tuple[int, ...]
@@ -91,7 +91,7 @@ class Ranked(NamedTuple):
     score: float
     row: int
     share: float
-    """How much of the question it has, from 0 to 1, by the rarity of the words; in a talk also what is close by."""
+    """How much of the question it has, from 0 to 1, weighted by rarity; in a conversation, neighbours count."""
 
 
 def rank(question: Question, store: str, index: Index, limit: int) -> list[Ranked]:
@@ -121,7 +121,7 @@ def gather(question: Question, store: str, index: Index) -> "Scorer":
             common.append((count, word))
     rare = [word for count, word in counts if count and (count, word) not in common]
     for count, word in common:
-        # Where every word is common, the rarest of them opens the candidates.
+        # If every word is common, the rarest one yields the candidates.
         scorer.add_common(count, index.match(store, word, rare))
         rare = rare or [word]
     return scorer
@@ -149,7 +149,7 @@ Read = Callable[[Sequence[int]], Mapping[int, Row]]
 
 
 class Word(NamedTuple):
-    """Where a word of the question is."""
+    """The places of a word of the question."""
 
     rarity: float
     rows: Mapping[int, int]

@@ -12,18 +12,18 @@ from foreword.memory.chunk import Chunk
 from foreword.memory.index import Damaged, Figures, Found, Row
 
 FILE = "memory.sqlite"
-VERSION = 6  # of the tables and of how documents are split; another one is built anew
+VERSION = 6  # of the tables and of how documents are split; an index of another version is rebuilt
 PATIENCE = 5.0  # seconds to wait for another process that writes
 TOKENIZE = "porter unicode61 remove_diacritics 2"
 KINDS = ("vocabulary", "counts", "words", "chunks", "documents", "authors")  # in the order in which they can go
 COMMON = 1_000  # chunks with a word, from which on counting them takes long enough to remember the count
 MATCHES = 4_000  # rows of a query that says next to nothing
-CACHE = 32_000  # KiB of the file that are kept at hand, at most
+CACHE = 32_000  # KiB of the page cache
 GAP = 3  # rows between two documents; neighbours are at most two apart
 
 
 class SqliteIndex:
-    """The index of a workspace's memory, in one SQLite file; without a folder it is kept in memory."""
+    """The index of a workspace's memory, in one SQLite file; without a folder, in memory."""
 
     def __init__(self, folder: str = "") -> None:
         self.path = os.path.join(folder, FILE) if folder else ":memory:"
@@ -43,7 +43,7 @@ class SqliteIndex:
             os.chmod(self.path, 0o600)  # it holds the words of every store
         self._base.execute("PRAGMA synchronous=NORMAL")
         self._base.execute(f"PRAGMA cache_size=-{CACHE}")
-        self._base.execute("PRAGMA secure_delete=ON")  # what is forgotten does not stay in free pages
+        self._base.execute("PRAGMA secure_delete=ON")  # deleted text must not stay in free pages
         if self._base.execute("PRAGMA user_version").fetchone()[0] not in (0, VERSION):
             self.clear()
         self._base.execute(f"CREATE VIRTUAL TABLE temp.spoken USING fts5(text, tokenize='{TOKENIZE}')")
@@ -57,7 +57,7 @@ class SqliteIndex:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Read everything inside as it is at one moment, whatever other processes write."""
+        """Read a consistent snapshot, whatever other processes write."""
         self._base.execute("BEGIN")
         try:
             self._follow_schema()
@@ -152,7 +152,7 @@ class SqliteIndex:
         return [name for (name,) in self._base.execute("SELECT name FROM stores ORDER BY name")]
 
     def stamps(self, store: str) -> Mapping[str, tuple[str, str]]:
-        """Return what is indexed of a store: each document's path, the stamp of its file and the hash of its text."""
+        """Return the indexed documents of a store: path, stamp of the file and hash of the text."""
         self._follow_schema()
         name = self._name(store)
         (changes,) = self._base.execute("SELECT changes FROM stores WHERE name = ?", (store,)).fetchone()
@@ -168,7 +168,7 @@ class SqliteIndex:
         self._touch(store, 0, 0)
 
     def put(self, store: str, path: str, mark: tuple[str, str], chunks: Iterable[Chunk]) -> None:
-        """Index a document anew, inside `writing`."""
+        """Index a document, replacing its chunks, inside `writing`."""
         name = self._name(store)
         self.drop(store, path)
         # Rows are left free between documents, so that no chunk is near one of another document.
@@ -260,7 +260,7 @@ class SqliteIndex:
         self._base.execute(f"INSERT INTO words_{name}(words_{name}) VALUES ('optimize')")
 
     def scrub(self, store: str) -> None:
-        """Leave no byte in the file of what was dropped."""
+        """Overwrite the bytes of dropped documents in the file."""
         self.settle(store)
         self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -271,7 +271,7 @@ class SqliteIndex:
         )
 
     def figures(self, store: str) -> Figures:
-        """Return what is known of a store as a whole, read again only when the store has changed."""
+        """Return the totals of a store, read again only when the store has changed."""
         name = self._name(store)
         changes, chunks, words = self._base.execute(
             "SELECT changes, chunks, words FROM stores WHERE name = ?", (store,)
@@ -323,7 +323,7 @@ class SqliteIndex:
         return [row for (row,) in found]
 
     def rows(self, store: str, rows: Sequence[int]) -> Mapping[int, Row]:
-        """Return what is known of some rows, as far as they exist."""
+        """Return some rows without their text; missing rows are left out."""
         found = self._base.execute(
             f"SELECT id, words, first, asks, author, month FROM chunks_{self._name(store)} "
             "WHERE id IN (SELECT value FROM json_each(?))",
@@ -365,7 +365,7 @@ def remove(folder: str) -> None:
 
 @contextmanager
 def translate() -> Iterator[None]:
-    """Say what goes wrong with the file in the words of the interface."""
+    """Translate errors of SQLite and of the file system to those of the interface."""
     try:
         yield
     except OSError as error:

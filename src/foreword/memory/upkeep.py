@@ -1,4 +1,4 @@
-"""Upkeep: the index follows the files, and is built anew where it is damaged."""
+"""Upkeep: keeps the index in step with the files, and rebuilds a damaged index."""
 
 import os
 import time
@@ -22,8 +22,8 @@ from foreword.sources.own_memory import STORES, find_index_store, find_store_fol
 from foreword.sources.provenance import find_author, find_provenance
 
 ATTEMPTS = 2  # to use an index that may be damaged
-UNSURE = ("", LINK)  # stamps that do not tell whether a file has changed
-NONSENSE = (LookupError, TypeError, ValueError, ArithmeticError)  # what comes of an index with the wrong bytes in it
+UNSURE = ("", LINK)  # stamps that do not show whether a file has changed
+NONSENSE = (LookupError, TypeError, ValueError, ArithmeticError)  # errors that wrong bytes in an index can cause
 BATCH = 200  # documents that are indexed at once
 STEP = 1_000  # chunks of one document that are indexed at once
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @frozen(eq=True)
 class Stock:
-    """What one store holds, and how much of it the index knows as it is now."""
+    """The documents of one store, and how many of them are indexed in their current version."""
 
     store: str
     documents: int
@@ -64,10 +64,10 @@ class OpenIndex:
         self.lock = RLock()
         self.index: Index | None = None
         self.notice = ""
-        """What was mended on the way, for the owner."""
+        """A repair that the owner should know about."""
 
     def close(self) -> None:
-        """Close it; whoever asks again opens it again."""
+        """Close the index; the next use opens it again."""
         with self.lock:
             if self.index:
                 self.index.close()
@@ -90,11 +90,11 @@ class Upkeep:
 
     @property
     def notice(self) -> str:
-        """What was mended on the way, for the owner."""
+        """A repair that the owner should know about."""
         return self._opened.notice
 
     def ask(self, ask: Callable[[Index], T]) -> T:
-        """Ask the index; if it turns out to be damaged, ask the one that is built anew."""
+        """Query the index; rebuild it and query again if it is damaged."""
         with self.lock:
             for _ in range(ATTEMPTS):
                 with suppress(Damaged), self._guarded() as index:
@@ -102,7 +102,7 @@ class Upkeep:
             raise InputError(f"the memory index cannot be built: {self.notice}; remove .foreword/{FILE}")
 
     def reindex(self, stores: Iterable[str]) -> Iterator[Progress]:
-        """Build the index anew, and report progress."""
+        """Rebuild the index, and report progress."""
         names = list(stores)
         with self.lock:
             self.ask(lambda index: empty({*names, *index.stores()}, index))
@@ -138,7 +138,7 @@ class Upkeep:
         )
 
     def _is_same(self, path: str, stamp: str, known: tuple[str, str]) -> bool:
-        """Whether a file is as it was indexed; where its stamp does not tell, its text does."""
+        """Return whether a file is unchanged since it was indexed, by its stamp, else by its text."""
         if stamp == known[0] and stamp not in UNSURE:
             return True
         document = self._files.read(path)
@@ -232,7 +232,7 @@ class Upkeep:
         self, store: str, path: str, stamp: str, known: Mapping[str, tuple[str, str]], index: Index
     ) -> Iterator[int]:
         """Index a document whose file has changed, unless its text has not; yields how many chunks each step took."""
-        document = Files(self._files.root).read(path)  # not kept: what is kept is looked at again and again
+        document = Files(self._files.root).read(path)  # uncached: every cached file is checked again with each sweep
         if not isinstance(document, Document):
             index.drop(store, path)
         elif document.sha256 == known.get(path, ("", ""))[1]:
@@ -246,7 +246,7 @@ class Upkeep:
 
 
 def make_room(place: str) -> None:
-    """Put aside what stands in the place of the index and is no file; it may be somebody's."""
+    """Move away anything at the path of the index that is no file; it may be valuable."""
     if os.path.isfile(place) or not os.path.lexists(place):
         return
     try:

@@ -53,7 +53,7 @@ def show_path(path: str) -> str:
 
 
 def locate_path(shown: str, person: str) -> str:
-    """Return the file of a path as it is shown to a person, or to several people where none is named."""
+    """Return the file of a path that was shown to a person, or to a room if none is named."""
     store, _, rest = shown.partition("/")
     return f"{find_own_folder(person)}/{rest}" if store == OWN_STORE and person else f"{STORES}{shown}"
 
@@ -64,7 +64,7 @@ def list_index_stores(person: str, clearance: Trust) -> list[str]:
 
 
 def find_index_store(path: str) -> str:
-    """Name the store of the index that holds a file; each has word statistics of its own."""
+    """Name the store of the index that holds a file; each store has separate word statistics."""
     person = find_own_person(path)
     return f"{PEOPLE}/{person}/{find_own_level(path)}" if person else path.removeprefix(STORES).partition("/")[0]
 

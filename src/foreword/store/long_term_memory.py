@@ -28,7 +28,7 @@ from foreword.store.schema import has_table
 from foreword.store.state import STATE_FILE, use_state
 from foreword.words import Trust
 
-# What the columns may be called; the document names the table alone.
+# Names of the columns; the document names only the table.
 TEXTS = ("notes", "note", "content", "text", "memory")
 AGENTS = ("agent_name", "agent_id", "agent")
 TIMES = ("updated_at", "updated", "created_at", "created")
@@ -39,7 +39,7 @@ MAX_SHOWN = 20  # rows that one line of the report names
 
 @frozen(eq=True)
 class NotesReport:
-    """What became of the rows of long-term memory; each is named by its number, person and agent."""
+    """The outcome of an import of long-term memory; rows are named by number, person and agent."""
 
     saved: int = 0
     """Entries that were written."""
@@ -56,14 +56,14 @@ class NotesReport:
     empty: tuple[str, ...] = ()
     """Rows without a text, which are not imported."""
     ownerless: tuple[str, ...] = ()
-    """Rows of nobody, which are not imported."""
+    """Rows without a user, which are not imported."""
     unknown_users: tuple[str, ...] = ()
     """Rows of people whom the configuration lacks, which are not imported."""
     strangers: tuple[str, ...] = ()
     """Rows of people with trust `public`, who have no memory; they are not imported."""
 
     def list_lines(self) -> list[str]:
-        """Say in one line each what was not imported, or not as it was."""
+        """Return one line for each kind of row that was not imported or was changed."""
         lines = (
             (self.known, "imported before"),
             (self.duplicates, "not imported again: the same text of the same person"),
@@ -92,7 +92,7 @@ def name_rows(rows: Sequence[str]) -> str:
 
 
 def import_notes(rows: Iterable[Row], root: str, config: Config, now: datetime) -> NotesReport:
-    """Write the rows of long-term memory as entries; what is there already is not written again."""
+    """Write the rows of long-term memory as entries; existing entries are not written again."""
     report: dict[str, list[str]] = {field.name: [] for field in fields(NotesReport) if field.name != "saved"}
     known = find_known(root, config)
     seen: set[tuple[str, str]] = set()
@@ -107,19 +107,19 @@ def import_notes(rows: Iterable[Row], root: str, config: Config, now: datetime) 
         for part in new:
             save_note(root, row, part, config.users[row.user].trust, now)
         saved += len(new)
-        told = {
+        notes = {
             "split": len(parts) > 1,
             "undated": row.time is None,
             "unknown_agents": row.agent not in config.agents,
         }
-        for name in [name for name, applies in told.items() if applies] if new else ["known"]:
+        for name in [name for name, applies in notes.items() if applies] if new else ["known"]:
             report[name].append(row.label)
     return NotesReport(saved=saved, **{name: tuple(labels) for name, labels in report.items()})
 
 
 @frozen(eq=True)
 class NoteRow:
-    """One row of long-term memory as far as it is understood."""
+    """The known columns of one row of long-term memory."""
 
     label: str
     user: str
