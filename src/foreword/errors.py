@@ -77,12 +77,19 @@ class UnknownName(InputError):
 
 
 class UnusableRules(InputError):
-    """A file with the rules of a situation exists and cannot be used, so there is no prompt."""
+    """A file with the rules of a situation exists and cannot be used, so there is no prompt.
+
+    The message names the file. A conversation below full trust gets `public` instead.
+    """
+
+    public = (
+        "This conversation is not configured correctly, so nothing is answered. `foreword doctor` names the reason."
+    )
 
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"{reason}. It has rules of this situation, so no prompt is made without it: "
-            "mend the file, or take it out of prompt_overlay in foreword.yaml"
+            "repair the file, or remove it from prompt_overlay in foreword.yaml"
         )
 
 

@@ -45,7 +45,7 @@ def show_time(text: str) -> str:
     ("host", "facts", "shown"),
     [
         ("", BOB, BERLIN),
-        ("", {"user": "mallory"}, BERLIN),
+        ("", {"user": "mallory"}, UTC_NOON),
         ("", {"user": "alice", "situation": "group", "room": "den"}, BERLIN),
         ("", {"user": "alice", "situation": "dm"}, "07:00 AM (America/New_York)"),
         ("", {**BOB, "client": Client(zone="Asia/Kolkata")}, KOLKATA),
@@ -57,7 +57,7 @@ def show_time(text: str) -> str:
 def test_server_zone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, facts: dict[str, object], shown: str
 ) -> None:
-    """Without a zone of a device, a person or a room the clock shows the configured zone, else the machine's."""
+    """Without a zone of a device, a person or a room the clock shows the server's zone, and UTC to strangers."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     write_files(tmp_path, {"foreword.yaml": CONFIG + (f"host: {{timezone: {host}}}\n" if host else "")})
     with foreword.open(str(tmp_path), FrozenClock()) as workspace:

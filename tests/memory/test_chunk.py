@@ -1,6 +1,7 @@
 """Claims about chunks."""
 
 import pytest
+
 from foreword.memory.chunk import (
     MAX_MESSAGE_CHARS,
     MAX_PARAGRAPH_CHARS,
@@ -79,7 +80,7 @@ def test_lower_case_speaker() -> None:
     ],
 )
 def test_export_of_a_messenger(export, days) -> None:
-    """An export with one message a line has a chunk for each message, with its author and, where it is clear, its day."""
+    """An export with one message a line has a chunk for each message, with its author and, if clear, its day."""
     chunks = list(split(f"{export}\n{export}"))
     assert [chunk.author for chunk in chunks] == ["Ann", "Ben"] * 2
     assert [chunk.when for chunk in chunks] == days * 2

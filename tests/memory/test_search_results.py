@@ -91,7 +91,9 @@ def test_a_small_store_has_no_padding(tmp_path: Path) -> None:
     """In a small store a note without a word of the question is left out, whatever stands beside it."""
     notes = "# Ideas\n\n- Bob: a lamp for the bicycle\n\n# Avoid\n\n- Scarves for Carol\n"
     with make_workspace(tmp_path, {"memory/social/GIFTS.md": notes}) as ws:
-        assert [hit.text for hit in ws.memory.search("Who wants a bicycle?", OWNER)] == ["- Bob: a lamp for the bicycle"]
+        assert [hit.text for hit in ws.memory.search("Who wants a bicycle?", OWNER)] == [
+            "- Bob: a lamp for the bicycle"
+        ]
 
 
 def test_a_fact_outranks_a_description(tmp_path: Path) -> None:

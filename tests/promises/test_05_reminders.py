@@ -21,7 +21,7 @@ from foreword.gateway.schedule.phrases import resolve_moment
 from foreword.gateway.telling import tell_there
 from foreword.gateway.tokens import Tokens
 from foreword.testing import Called, MovedClock, Says, listen, write_files
-from foreword.words import Delivery
+from foreword.words import Delivery, Trust
 from waiting import until, wait
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -169,7 +169,10 @@ def test_a_stream_reads_each_notification_once(tmp_path, provider):
         async with open_house(tmp_path, provider.url) as gateway:
             sessions = gateway.sessions
             lane = Lane(agent="reid", user="alice", channel="web", room="", clearance=max_trust())
-            session = await sessions.begin(lane, "dm")
+
+            async def say(text):
+                message = Incoming(text=text, user="alice", channel="web", situation="dm")
+                return await gateway.wait((await gateway.accept(message)).turn)
 
             async def send(text):
                 await sessions._writer.do(lambda state: tell_there(state, lane, "", text))
@@ -178,10 +181,12 @@ def test_a_stream_reads_each_notification_once(tmp_path, provider):
                 found, cursor = await sessions.list_notifications_of("alice", "web", max_trust(), after)
                 return [(one.text, one.label) for one in found], cursor
 
+            await say("Before.")
             await send("One.")
             first, cursor = await read(0)
             none, same = await read(cursor)
-            await sessions.fork(session.id)
+            session = (await say("After.")).session
+            await sessions.fork(session)
             copied, cursor = await read(cursor)
             await send("Two.")
             second, _ = await read(cursor)
@@ -191,6 +196,30 @@ def test_a_stream_reads_each_notification_once(tmp_path, provider):
     assert first == [("One.", "sent by the agent")]
     assert (none, copied) == ([], [])
     assert second == [("Two.", "sent by the agent")]
+
+
+def test_a_reminder_in_two_conversations_is_one_notification(tmp_path, provider):
+    """A run that is added to conversations of two clearances is one notification, in the higher one."""
+
+    async def run():
+        async with open_house(tmp_path, provider.url) as gateway:
+            lanes = [
+                Lane(agent="reid", user="alice", channel="web", room="", clearance=level)
+                for level in (Trust.INNER, Trust.FULL)
+            ]
+            sessions = [await gateway.sessions.begin(lane, "dm") for lane in lanes]
+            message = Incoming(text="Remind me.", user="alice", channel="telegram", situation="dm")
+            turn = (await gateway.accept(message)).turn
+            await gateway.wait(turn)
+            await gateway.sessions._writer.do(lambda state: tell_there(state, lanes[0], turn, "Bread!"))
+            read = gateway.sessions.list_notifications_of
+            found, _ = await read("alice", "web", Trust.FULL, 0)
+            lower, _ = await read("alice", "web", Trust.INNER, 0)
+            shown = [[(one.session, one.text) for one in some] for some in (found, lower)]
+            return shown, [[(session.id, "Bread!")] for session in reversed(sessions)]
+
+    shown, wanted = asyncio.run(run())
+    assert shown == wanted
 
 
 def test_a_reminder_arrives_on_an_open_stream(tmp_path, provider):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from chat_house import CONFIG, FILES, Messenger, make_shell, open_house
 
+from foreword.cli import main
 from foreword.gateway.message import Incoming, State
 from foreword.testing import listen, write_files
 from waiting import PATIENCE
@@ -42,6 +43,15 @@ def test_the_message_names_model_and_address(tmp_path):
     assert f"The model anthropic:claude-sonnet-5 at {NOWHERE} cannot be reached" in told["alice"].text
     assert "127.0.0.1" not in told["bob"].text
     assert "claude" not in told["bob"].text
+
+
+def test_an_address_that_is_none(tmp_path, monkeypatch, capsys):
+    """`doctor` names a server whose address in the environment has an impossible port."""
+    config = "owner: alice\nusers: {alice: {trust: full}}\nagents: {reid: {model: 'ollama:llama3'}}\n"
+    write_files(tmp_path, {"foreword.yaml": config})
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://localhost:114345/v1")
+    main(["-w", str(tmp_path), "doctor"])
+    assert "http://localhost:114345" in capsys.readouterr().out
 
 
 def test_switching_the_model_of_a_session_retries(tmp_path, provider):

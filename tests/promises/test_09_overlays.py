@@ -20,6 +20,7 @@ from budget_house import (
 from foreword import BudgetError, InputError
 from foreword.cli import main
 from foreword.cli.serve import warn_of_files
+from foreword.errors import UnusableRules
 from foreword.testing import Called, Says, listen, make_workspace
 from foreword.turn import Turn
 
@@ -123,7 +124,7 @@ def test_rules_that_cannot_be_read_are_an_error(tmp_path: Path, blueprint: str, 
     with pytest.raises(InputError) as failed:
         workspace.assemble(Turn(user="alice", **GROUP))
     assert str(failed.value).startswith(f"{PATH} {reason}")
-    assert "mend the file, or take it out of prompt_overlay in foreword.yaml" in str(failed.value)
+    assert "repair the file, or remove it from prompt_overlay in foreword.yaml" in str(failed.value)
     assert workspace.assemble(Turn(user="alice", situation="dm")).prompt.text
 
 
@@ -137,7 +138,7 @@ def test_rules_without_permission_are_an_error(tmp_path: Path, monkeypatch: pyte
         return opened(path, *args, **more)
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(InputError, match=r"prompts/group\.md cannot be read: permission denied\. .*mend the file"):
+    with pytest.raises(InputError, match=r"prompts/group\.md cannot be read: permission denied\. .*repair the file"):
         workspace.assemble(Turn(user="alice", **GROUP))
 
 
@@ -145,7 +146,7 @@ def test_rules_that_are_no_template_are_an_error(tmp_path: Path) -> None:
     """An overlay that is declared as a template and is none fails the assembly with the line."""
     files = {**describe("default"), PATH: "Speak.\nTo {{ all of them.\n"}
     files["foreword.yaml"] += f"prompt: {{files: [{{path: {PATH}, template: true, trust: public}}]}}\n"
-    with pytest.raises(InputError, match=r"prompts/group\.md .*line 2.*mend the file"):
+    with pytest.raises(InputError, match=r"prompts/group\.md .*line 2.*repair the file"):
         make_workspace(tmp_path, files).assemble(Turn(user="alice", **GROUP))
 
 
@@ -177,7 +178,7 @@ def test_a_running_gateway_keeps_the_last_rules(tmp_path: Path, reason: str) -> 
 
 
 def test_a_restarted_gateway_fails_the_turn(tmp_path: Path) -> None:
-    """A gateway that starts with a broken overlay asks no model: the turn and the log name the file."""
+    """A gateway that starts with a broken overlay asks no model: the log names the file, and a room is not told."""
     files = {**describe("default"), PATH: "Speak\0 to all of them.\n"}
 
     async def run(stand_in) -> str:
@@ -189,7 +190,8 @@ def test_a_restarted_gateway_fails_the_turn(tmp_path: Path) -> None:
     with listen() as stand_in:
         told = asyncio.run(run(stand_in))
         assert stand_in.requests == []
-    assert told.startswith(f"{PATH} has a NUL byte")
+    assert told == UnusableRules.public
+    assert PATH not in told
     errors = [error for kind, level, error, _ in read_log(tmp_path) if kind == "config_reloaded" and level == "error"]
     assert any("turns in its situation fail until it is mended" in error for error in errors)
 

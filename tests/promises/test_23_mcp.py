@@ -185,6 +185,7 @@ def test_the_doctor_names_them(tmp_path, capsys):
     """`foreword doctor` starts the servers, names the tools that need tasks, and says which server does not start."""
     servers = (
         {"command": [sys.executable, "-c", OLDER]},
+        {"command": [sys.executable, "-c", OLDER, "again"]},
         {"command": [sys.executable, "-c", "exit(3)"], "name": "bad"},
     )
     write_files(tmp_path, configure(*servers))
@@ -200,6 +201,12 @@ def test_the_doctor_names_them(tmp_path, capsys):
         (
             "warning",
             "mcp server older",
+            "its tool 'slow' runs only as a task, which is not supported, so it is not offered",
+        ),
+        ("ok", "mcp server older2", "offers agent reid 2 tools"),
+        (
+            "warning",
+            "mcp server older2",
             "its tool 'slow' runs only as a task, which is not supported, so it is not offered",
         ),
         ("warning", "agent reid", "its MCP server bad is not used: it is not running"),

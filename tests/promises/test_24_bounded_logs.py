@@ -117,6 +117,17 @@ def test_errors_have_room_after_a_flood_of_info():
     assert len(written) <= limits.bytes
 
 
+def test_an_error_has_room_after_a_flood_of_warnings():
+    """A flood of warnings of all kinds leaves room for an error."""
+    stream = io.StringIO()
+    console = Console(stream, ConsoleLimits(bytes=10_000))
+    for number in range(1_000):
+        console.write(f"2026-11-16T02:47:03Z warn [x] {chr(97 + number % 26) * (number // 26 + 1)}\n")
+    console.write("2026-11-16T02:47:03Z error [store] the disk is full\n")
+    console.close()
+    assert "the disk is full" in stream.getvalue()
+
+
 class Bad:
     """Raises when it is collected, and is part of a cycle."""
 

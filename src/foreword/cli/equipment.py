@@ -134,13 +134,15 @@ def check_mcp_servers(config: "Config", secrets: "Secrets") -> Iterator[Check]:
         return
     listings = asyncio.run(list_tools(servers, {**secrets.dotenv, **secrets.environ}))
     for name, agent in config.agents.items():
+        taken: set[str] = set()
         for known, server in zip(name_servers(agent.mcp), agent.mcp, strict=True):
             found = listings[make_key(server)]
             if isinstance(found, str):
                 if not is_missing(server):  # reported with the agent
                     yield doubt(f"agent {name}", f"its MCP server {show_server(server)} is not used: {found}")
                 continue
-            own = choose_name(server, found, known, ())
+            own = choose_name(server, found, known, taken)
+            taken.add(own)
             offer = make_offer(own, server, found, ())
             yield accept(f"mcp server {own}", f"offers agent {name} {count(len(offer.originals), 'tool')}")
             yield from (doubt(f"mcp server {own}", fault) for fault in offer.faults)

@@ -58,7 +58,7 @@ class Server:
     url: str = ""
     """The address of a server that is running elsewhere, instead of a command."""
     name: str = ""
-    """What its tools begin with; else the last word of its command, or its host."""
+    """The prefix of its tools; else the server's own name, the last word of its command, or its host."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables for its process; `$NAME` stands for one of the environment or of .env."""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -24,8 +24,9 @@ from foreword.frozen import frozen
 MAX_ENTRY_CHARS = 6_000  # of one entry; a traceback is an entry
 MAX_KIND_CHARS = 300  # by which two entries are compared
 MAX_SUMMARY_CHARS = 200  # of an entry that is quoted with its count
-RESERVED_SHARE = 0.25  # of the bytes of a window, for warnings and errors
-PROBLEMS = ("warn ", "error ")  # how their entries begin
+# The share of a window's bytes that entries may use, by their first word; errors may use all of it.
+SHARES = {"error": 1.0, "warn": 0.875}
+OTHER_SHARE = 0.75
 LEVELS = {"WARNING": "warn ", "ERROR": "error ", "CRITICAL": "error "}
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ")
 NUMBER = r"[0-9a-f]*\d[0-9a-f]*"
@@ -109,7 +110,7 @@ class Console:
             self._write_counts(now)
             self._start_window(now)
         size = len(entry.encode("utf-8", "replace")) + 1
-        limit = self._limits.bytes if is_problem(entry) else int(self._limits.bytes * (1 - RESERVED_SHARE))
+        limit = int(self._limits.bytes * find_share(entry))
         if self._seen[kind] >= self._limits.same or self._bytes + size > limit:
             self._count(kind, entry)
             return
@@ -181,9 +182,9 @@ class Console:
             stream.flush()
 
 
-def is_problem(entry: str) -> bool:
-    """Return whether an entry is a warning or an error."""
-    return STAMP.sub("", entry).startswith(PROBLEMS)
+def find_share(entry: str) -> float:
+    """Return the share of a window's bytes that may be used once an entry is written."""
+    return SHARES.get(STAMP.sub("", entry).partition(" ")[0], OTHER_SHARE)
 
 
 def find_kind(entry: str) -> str:

@@ -20,11 +20,15 @@ WHERE history.kind = 'room' AND turns.session_id IS NOT history.session_id
 AND (sessions.room = '' OR json_extract(turns.request, '$.errand') IS NOT NULL)"""
 OF_SESSION = f"""{FOUND} AND history.session_id = ?1 AND history.position > (SELECT coalesce(max(position), 0)
 FROM history AS spoken WHERE spoken.session_id = ?1 AND spoken.kind != 'room') ORDER BY history.position"""
-# A fork has a copy of every row of its parent; a copy is no new notification.
-OF_PERSON = f"""{FOUND} AND history.rowid > ? AND sessions.user_id = ? AND sessions.room = ''
-AND sessions.channel = ? AND sessions.clearance <= ? AND NOT EXISTS (SELECT 1 FROM history AS original
+# A fork has a copy of every row of its parent; a copy is no new notification. A run that was added to several
+# conversations is one notification, in the conversation with the highest clearance.
+OF_PERSON = f"""{FOUND} AND history.rowid > ?1 AND sessions.user_id = ?2 AND sessions.room = ''
+AND sessions.channel = ?3 AND sessions.clearance <= ?4 AND NOT EXISTS (SELECT 1 FROM history AS original
     WHERE original.session_id = sessions.parent AND original.position = history.position
     AND original.kind = 'room' AND original.messages = history.messages)
+AND NOT EXISTS (SELECT 1 FROM history AS other JOIN sessions AS higher ON higher.id = other.session_id
+    WHERE other.turn_id = history.turn_id AND other.kind = 'room' AND higher.user_id = ?2 AND higher.room = ''
+    AND higher.channel = ?3 AND higher.clearance > sessions.clearance AND higher.clearance <= ?4)
 ORDER BY history.rowid"""
 NEWEST_ROW = "SELECT coalesce(max(rowid), 0) FROM history"
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pydantic_ai.messages import ModelResponse, TextPart
 
 from foreword.assembly import Assembly
-from foreword.errors import BudgetError, InputError
+from foreword.errors import BudgetError, InputError, UnusableRules
 from foreword.events.event import EventType, Level
 from foreword.events.trace import Trace, describe_error
 from foreword.frozen import frozen
@@ -31,7 +31,7 @@ from foreword.runtime.loop import Loop, Work
 from foreword.runtime.outcome import End, Outcome
 from foreword.runtime.silence import cut_silence
 from foreword.turn import Turn
-from foreword.words import Mode
+from foreword.words import Mode, Trust
 
 TOO_LATE = "The model could not be reached for a day, so this message stays unanswered. Please send it again."
 TOLD = (InputError, BudgetError)  # whose words are for the person
@@ -215,6 +215,8 @@ class Working:
         if trace.failure is not error:
             trace.tell(EventType.TURN_COMPLETED, outcome="failed", level=Level.ERROR, **describe_error(error))
         told = str(error.__cause__ if changed else error) if changed or isinstance(error, TOLD) else BROKEN
+        if isinstance(error, UnusableRules) and claimed.session.lane.clearance is not Trust.FULL:
+            told = error.public
         # What was refused before any model saw it stays out of the history: it may be what is too long.
         unseen = told is not BROKEN and not steps.messages
         return self._end(claimed, State.FAILED, told, () if unseen else steps.close("the turn failed"), steps)

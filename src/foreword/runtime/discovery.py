@@ -69,7 +69,7 @@ def find_silent(model: str, config: Config, environ: Mapping[str, str] | Secrets
     place = urlsplit(url)
     try:
         socket.create_connection((place.hostname or "", place.port or 80), TIMEOUT_S).close()
-    except OSError:
+    except (OSError, ValueError):  # a port beyond 65535 is a ValueError
         return place._replace(path="").geturl()
     return ""
 

@@ -30,7 +30,7 @@ from foreword.sources.view import SessionView, StaticView, TurnView, View
 from foreword.sources.weave import weave
 from foreword.trust import Audience, find_audience, has_company
 from foreword.turn import Client, Turn
-from foreword.words import Mode, Pace, Placement, Verdict
+from foreword.words import Mode, Pace, Placement, Trust, Verdict
 
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -245,7 +245,7 @@ def see_session(static: StaticView, turn: Turn, config: Config) -> SessionView:
         situation=turn.situation,
         session=turn.session,
         zone=(room.timezone if room else "") if has_company(turn) else own,
-        server_zone=config.host.timezone,
+        server_zone=config.host.timezone if static.clearance >= Trust.FAMILIAR else "",
         project=turn.project,
         project_stops=tuple(filter(None, (turn.project_root, config.prompt.project_stop))),
         directories=turn.directories,
