@@ -20,7 +20,7 @@ CONFIG = """\
 owner: alice
 agents: {reid: {model: "local:smollm2"}}
 users: {alice: {trust: full, timezone: UTC}}
-models: {"local:smollm2": {window: 2048}}
+models: {"local:smollm2": {window: 2048, history: true}}
 """
 
 

@@ -7,11 +7,12 @@ import time
 
 import pytest
 from bench.first_answer import QUESTIONS
-from chat_house import make_shell, sit_at_chat
+from chat_house import CONFIG, FILES, make_shell, open_house, sit_at_chat
 from small_model import LLAMA_CPP, LM_STUDIO, NOBODY, OLLAMA, copy_sample, dribble, forget_keys, serve_json
 
 import foreword
 from foreword import Trust, Turn
+from foreword.gateway.message import Incoming
 from foreword.local.repetition import end_repetition
 from foreword.testing import Says, listen
 
@@ -289,3 +290,24 @@ def test_explain_counts_what_the_brief_prompt_leaves_out(tmp_path, capsys, monke
     assert "leaves it out" not in shown.out
     absent = int(re.search(r"^ (\d+) slots absent: prompt mode brief leaves them out$", shown.out, re.MULTILINE)[1])
     assert absent == values.out.count("prompt mode brief leaves it out") > 5
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_earlier_messages_are_sent_by_choice(tmp_path, history):
+    """A model with `history: false` gets each message by itself; the conversation is stored whole."""
+    settings = f"models: {{'anthropic:claude-sonnet-5': {{history: {str(history).lower()}}}}}\n"
+    files = {**FILES, "foreword.yaml": CONFIG + settings}
+
+    async def run(url):
+        async with open_house(tmp_path, url, files) as gateway:
+            for text in ("First.", "Second."):
+                accepted = await gateway.accept(Incoming(text=text, user="alice", agent="reid"))
+                await gateway.wait(accepted.turn)
+            return await gateway.sessions.read(accepted.session)
+
+    with listen(Says(text="One."), Says(text="Two.")) as provider:
+        said = asyncio.run(run(provider.url))
+    sent = provider.requests[-1].raw.decode()
+    assert ("First." in sent, "One." in sent) == (history, history)
+    assert "Second." in sent
+    assert [one.text for row in said for one in row.stretch.told] == ["First.", "One.", "Second.", "Two."]

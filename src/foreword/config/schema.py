@@ -161,6 +161,8 @@ class ModelOverride:
     """Whether it takes tool schemas beside the prompt; else they stand in it."""
     tools: bool | None = None
     """Whether it can use tools at all; else it is given none."""
+    history: bool | None = None
+    """Whether earlier messages of the conversation are sent; `local:smollm2` gets none unless this is true."""
     mode: Mode | None = None
     """The prompt mode: full, minimal, brief or none; else its window decides."""
     answer: int | None = None

@@ -118,9 +118,11 @@ class Preparing:
         if books.damaged and not is_light(claimed):  # what updates said may be wrong by now, and no ledger knows it
             past, claimed = await self._rewrite(claimed, scrub_updates)
         equipment = bind(await self._equips.equip(claimed), living)
+        if single := self._is_single(claimed, equipment):
+            past = ()
         turn = make_turn(claimed, equipment, past, self.now())
         try:
-            assembly = await self._assemble(claimed, turn, books)
+            assembly = await self._assemble(claimed, turn, books, single=single)
         except BudgetError:  # what was said may leave too little; without it there is room, or nothing helps
             assembly = await self._assemble_bare(turn, books)
             fold = True
@@ -137,13 +139,12 @@ class Preparing:
         if gone := assembly.standing.scrub:
             past, claimed = await self._rewrite(claimed, lambda state, session: scrub_said(state, session, gone))
             assembly = await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
-        light = is_light(claimed)
         return Prepared(
             assembly=assembly,
             history=tuple(row.stretch for row in past),
             taken=claimed.taken,
             frozen=books.frozen,
-            recorded=not light,
+            recorded=not (single or is_light(claimed)),
         )
 
     async def _rewrite(
@@ -185,15 +186,28 @@ class Preparing:
         """Assemble the prompt of a message that nobody has sent, as its turn would have it."""
         past, living, books = await self._look_up(claimed.session)
         equipment = bind(await self._equips.equip(claimed), living)
-        return await self._assemble(claimed, make_turn(claimed, equipment, past, self.now()), books)
+        single = self._is_single(claimed, equipment)
+        turn = make_turn(claimed, equipment, () if single else past, self.now())
+        return await self._assemble(claimed, turn, books, single=single)
+
+    def _is_single(self, claimed: Claimed, equipment: Equipment) -> bool:
+        """Return whether a message is sent by itself, because its model is too small for a conversation.
+
+        The stored history stays whole, for a larger model that may answer next.
+        """
+        config = self._workspace.config
+        model = equipment.model or config.agents[claimed.session.lane.agent].model
+        return not self._workspace.ground.measure(model).facts.history
 
     async def assemble(self, turn: Turn, ledger: Ledger = NOTHING_FROZEN) -> Assembly:
         """Assemble a turn beside the loop."""
         return await asyncio.get_running_loop().run_in_executor(self._bench, self._workspace.assemble, turn, ledger)
 
-    async def _assemble(self, claimed: Claimed, turn: Turn, books: Books, *, folded: bool = False) -> Assembly:
+    async def _assemble(
+        self, claimed: Claimed, turn: Turn, books: Books, *, folded: bool = False, single: bool = False
+    ) -> Assembly:
         """Assemble a turn of a session, against what that has sent; one that goes on says nothing new."""
-        if is_light(claimed):  # it has another prompt and another past than the other turns of its session
+        if single or is_light(claimed):  # it has another prompt or another past than other turns of its session
             return await self.assemble(turn)
         reader = find_reader(turn, claimed.session.lane.clearance, self._workspace.config)
         told = books.reveal(reader)

@@ -25,7 +25,7 @@ class Anew:
 
 @frozen(eq=True)
 class Recalled:
-    """The passages given to a very small model, shown to the person as quotes."""
+    """The passages given to a very small model, shown to the person as quotes; there may be none."""
 
     passages: tuple[Passage, ...]
 

@@ -87,7 +87,7 @@ class Loop:
         while self._recent and self._recent[0] <= now - BUSY:
             self._recent.popleft()
         run = Run(line, work, self._tools, self._bounds)
-        if work.assembly.plan.mode is Mode.BRIEF and work.assembly.passages:
+        if work.assembly.plan.mode is Mode.BRIEF:
             await ears.hear(Recalled(passages=work.assembly.passages))
         try:
             with place.step(EventType.TURN_STARTED, model=work.assembly.turn.model, attempt=work.attempt) as turn:

@@ -25,6 +25,7 @@ class Entry:
     local: bool = False
     native_tools: bool = True
     tools: bool = True
+    history: bool = True
     answer: int | None = None
     mode: Mode | None = None
 
@@ -59,6 +60,8 @@ class ModelFacts:
     native_tools: bool = True
     tools: bool = True
     """Whether it can use tools at all; a very small model only stumbles over them."""
+    history: bool = True
+    """Whether earlier messages are sent; a very small model repeats its earlier answers."""
     answer: int | None = None
     """The longest answer that is worth waiting for, if there is a bound below the window."""
     mode: Mode | None = None
@@ -156,6 +159,7 @@ def make_facts(model: str, entry: Entry, assumed: str) -> ModelFacts:
         local=entry.local,
         native_tools=entry.native_tools,
         tools=entry.tools,
+        history=entry.history,
         answer=entry.answer,
         mode=entry.mode,
         assumed=assumed,
@@ -200,6 +204,7 @@ def amend(facts: ModelFacts, override: ModelOverride) -> ModelFacts:
         factor=override.factor or facts.factor,
         native_tools=facts.native_tools if override.native_tools is None else override.native_tools,
         tools=facts.tools if override.tools is None else override.tools,
+        history=facts.history if override.history is None else override.history,
         answer=override.answer or facts.answer,
         mode=override.mode or facts.mode,
         cache=replace(

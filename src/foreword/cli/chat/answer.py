@@ -25,6 +25,7 @@ RUNS = (
     "/model NAME tries another model at once, and /drop cancels the message."
 )
 CUT = "(cut: the answer reached its limit)"
+NO_PASSAGES = "(no passage of your files has the words of this message)"
 ANEW = "the model is asked again; what it had begun to say does not count"
 
 
@@ -96,7 +97,7 @@ class Written:
         if isinstance(piece, Anew):
             self._heard = ""
         if isinstance(piece, Recalled):
-            print("\n".join(map(quote, piece.passages)), end="\n\n", file=self._aside, flush=True)
+            print("".join(f"{quote(one)}\n" for one in piece.passages), file=self._aside, flush=True)
         if note := tell(piece):
             print(note, file=self._aside, flush=True)
 
@@ -239,6 +240,8 @@ def tell(piece: Piece) -> str:
             return f"· {clean_line(piece.name) or 'a tool'} was not allowed"
         case Anew():
             return f"· {ANEW}"
+        case Recalled(passages=()):
+            return NO_PASSAGES
         case _:
             return ""
 
