@@ -207,3 +207,20 @@ def test_bad_input(say, line):
     answer = say("memory", *line.split())
     assert (answer.code, answer.out) == (2, "")
     assert "Traceback" not in answer.err
+
+
+def test_forget_by_hand(say, folder):
+    """A file that was written by hand is removed only with --yes."""
+    write_files(folder, {"memory/social/FRIENDS.md": "Ann\nBen\n"})
+    answer = say("memory", "forget", "social/FRIENDS.md")
+    assert (answer.code, answer.out) == (2, "")
+    assert "social/FRIENDS.md was written by hand and has 2 lines; to remove the file, add --yes" in answer.err
+    assert (folder / "memory/social/FRIENDS.md").exists()
+    assert say("memory", "forget", "social/FRIENDS.md", "--yes").out.startswith("Forgotten: social/FRIENDS.md.")
+    assert not (folder / "memory/social/FRIENDS.md").exists()
+
+
+def test_own_files_are_private(say, folder):
+    """A file of somebody's own memory is readable by nobody else on the machine."""
+    path = say("memory", "save", "A wish.", "--user", "bob").out.removeprefix("saved: own/").strip()
+    assert (folder / "users/bob/memory" / path).stat().st_mode & 0o777 == 0o600

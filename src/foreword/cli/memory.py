@@ -52,6 +52,7 @@ def add_options(parser: ArgumentParser) -> None:
         help="with review PATH: STORE/NAME.md, or memories.json for a fact; else the place that review suggests",
     )
     what.add_argument("--heading", metavar="TEXT", help="with --promote: add it to the note under this heading")
+    what.add_argument("--yes", action="store_true", help="with forget: remove a file that was written by hand")
     what.add_argument("--dry-run", action="store_true", help="with --promote: show the change, and make none")
 
 
@@ -189,6 +190,8 @@ def forget(args: Namespace, workspace: "Workspace") -> object:
     audience = assembly.audience
     if assembly.turn.user != workspace.config.owner or audience.clearance is not Trust.FULL:
         return use(workspace, assembly, "forget_memory", {"path": path})
+    if not args.yes and (lines := memory.count_lines_by_hand(path, audience)):
+        raise InputError(f"{path} was written by hand and has {count(lines, 'line')}; to remove the file, add --yes")
     said = forget_sent(memory, audience, path, memory.forget(path, audience))
     note(workspace, assembly, "forget_memory", Answer(text="", tokens=0, store=path.partition("/")[0], count=1))
     return f"Forgotten: {path}. {said}".rstrip()

@@ -11,11 +11,12 @@ from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.names import judge_name
 from foreword.sources.document import normalise, one_line, strip_comments
-from foreword.sources.own_memory import OWN_STORE, find_own_folder
+from foreword.sources.own_memory import OWN_STORE, find_own_folder, find_own_person
 from foreword.sources.provenance import INBOX, NOBODY, Provenance
 from foreword.words import Trust
 
 LONGEST = 20_000  # characters of an entry
+PRIVATE_MODE = 0o600  # of a file that only one person may read
 
 
 @frozen(eq=True)
@@ -114,7 +115,10 @@ def quote(value: str) -> str:
 
 
 def write_file(root: str, path: str, text: str) -> bool:
-    """Write a new file whole or not at all; False where there is one already, which then stays."""
+    """Write a new file whole or not at all; False where there is one already, which then stays.
+
+    A file of somebody's own memory is readable by the operating system's user only.
+    """
     place = os.path.join(root, *path.split("/"))
     folder = os.path.dirname(place)
     try:
@@ -122,6 +126,8 @@ def write_file(root: str, path: str, text: str) -> bool:
             raise InputError(f"{path} lies behind a link, which is not written through; nothing was saved")
         os.makedirs(folder, exist_ok=True)
         with drafted(place, text) as draft:
+            if find_own_person(path):
+                os.chmod(draft, PRIVATE_MODE)
             return link(draft, place)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}; nothing was saved") from None

@@ -396,6 +396,14 @@ class Memory:
             self._upkeep.see(store)
         return document.body if isinstance(document, Document) else ""
 
+    def count_lines_by_hand(self, path: str, audience: Audience) -> int:
+        """Count the lines of a memory that a person wrote by hand; 0 for entries, promoted notes and missing files."""
+        place = locate_path(path, audience.person)
+        document = self._files.read(place) if place in self._list_for(path, audience) else None
+        if not isinstance(document, Document) or find_author(place) or document.field("author"):
+            return 0
+        return document.body.count("\n") + 1
+
     def promote(self, path: str, target: str, audience: Audience, person: str, heading: str = "") -> Promotion:
         """Move an entry out of its inbox, as the owner's word from then on, which only the owner can make it.
 
