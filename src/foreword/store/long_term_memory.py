@@ -16,8 +16,8 @@ from foreword.config.schema import Config
 from foreword.errors import InputError, show_name
 from foreword.frozen import frozen
 from foreword.memory import Note
-from foreword.memory.entry import LONGEST, find_places, write_file, write_note
-from foreword.memory.notes import list_added, mark_text
+from foreword.memory.entry import LONGEST, find_places, mark_text, write_file, write_note
+from foreword.memory.notes import list_added
 from foreword.sources.document import Document, normalise, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACTS, find_texts
