@@ -1,6 +1,7 @@
 """Claims about `foreword memory`."""
 
 import re
+
 import pytest
 
 from foreword.testing import write_files
