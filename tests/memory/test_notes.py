@@ -5,8 +5,12 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
+from typing import Any
 
 import pytest
 
@@ -295,6 +299,31 @@ def test_edited_meanwhile(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> Non
     assert place.read_text() == "# Edited\n"
     assert sorted(os.listdir(place.parent)) == ["PEOPLE.md", "inbox"]
     assert [entry.path for entry in ws.memory.entries(OWNER)] == [path]
+
+
+def test_two_threads(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that promote one entry to two notes make one of them."""
+    path, memory = save(ws, "Rex."), ws.memory
+    settle, both = memory._settle, Barrier(2)
+
+    def settle_slowly(*given: Any) -> Any:
+        with suppress(BrokenBarrierError):
+            both.wait(0.5)  # both threads have the entry by now, unless one waits for the other
+        return settle(*given)
+
+    def promote(name: str) -> str:
+        try:
+            return memory.promote(path, f"social/{name}.md", OWNER, "alice").target
+        except InputError as error:
+            return str(error)
+
+    monkeypatch.setattr(memory, "_settle", settle_slowly)
+    with ThreadPoolExecutor(2) as threads:
+        made = sorted(threads.map(promote, ("ONE", "TWO")))
+    assert made[1].startswith("there is no entry")
+    assert sorted(os.listdir(Path(ws.files.root, "memory/social"))) == sorted(
+        [made[0].removeprefix("social/"), "PEOPLE.md", "inbox"]
+    )
 
 
 PROMOTER = """

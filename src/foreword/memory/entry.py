@@ -101,7 +101,7 @@ def list_fields(entry: Confirmed) -> dict[str, str]:
 
 
 def list_marks(text: str) -> dict[str, str]:
-    """List the fields by which a promoted text is recognised in its file, also where more was written there since."""
+    """List the fields by which a promoted text is recognised in its file."""
     return {"lines": str(text.count("\n") + 1), "text": mark_text(text)}
 
 

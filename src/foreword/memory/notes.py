@@ -15,7 +15,7 @@ from html import unescape
 from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.memory.chunk import FENCE, HEADING
-from foreword.memory.entry import Confirmed, list_fields, list_marks, mark_text
+from foreword.memory.entry import Confirmed, list_fields, list_marks, mark_text, write_confirmed
 from foreword.memory.facts import claim
 from foreword.sources.document import Document, escape_attribute, normalise, one_line, parse_document
 
@@ -80,10 +80,19 @@ def check_heading(heading: str) -> str:
     return text
 
 
+def change_note(before: str | None, path: str, heading: str, entry: Confirmed) -> str:
+    """Return the text of a note with a promoted entry: a new note, or one that it is added to under a heading."""
+    if before is None and not heading:
+        return write_confirmed(entry)
+    if not heading:
+        raise InputError(f"{path} is there already; add to it with --heading TEXT, or choose another name")
+    return add_text(before or "", path, heading, entry)
+
+
 def add_text(raw: str, name: str, heading: str, entry: Confirmed) -> str:
     """Add an entry to the text of a note, at the end of a heading's own section; a missing heading is made.
 
-    A text that the note has already is refused, wherever it is: it could not be told from the added one later. No other
+    A text that the note has already is refused, wherever it is: later the two could not be distinguished. No other
     byte of the note changes, except for the origin that a promoted entry has in its front matter: the note has several
     authors from then on.
     """
@@ -110,7 +119,7 @@ def add_text(raw: str, name: str, heading: str, entry: Confirmed) -> str:
 def move_origin(text: str) -> str:
     """Move the origin of a promoted entry from its front matter to a record like that of an added text.
 
-    What was written below the entry since is not the author's. An entry that an older version promoted has no hash of
+    Later additions to the note are not the author's. An entry that an older version promoted has no hash of
     its text; then the whole note counts as the author's, as its front matter says.
     """
     document = parse_document("", text)
@@ -246,7 +255,7 @@ def split_mark(raw: str) -> tuple[str, str]:
 
 
 def has_more(document: Document) -> bool:
-    """Whether a promoted entry is still in its note as it was, and more was written there since."""
+    """Whether a note has the unchanged text of a promoted entry and more text besides."""
     plain = document.body.split("\n")
     place = next(find_ranges(plain, 0, find_origin(document)), None)
     return place is not None and len(place) < len(plain)
