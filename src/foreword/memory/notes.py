@@ -130,7 +130,8 @@ def move_origin(text: str) -> str:
     end, close = find_line_end(lines), find_front_matter_end(lines)
     kept = [line for line in lines[1 : close - 1] if line.partition(":")[0] not in ORIGIN]
     head = [lines[0], *kept, lines[close - 1]] if kept else []
-    return "".join([*head, f"{write_record({**list_marks(document.body), **origin})}{end}", *lines[close:]])
+    marks = {} if "text" in origin else list_marks(document.body)
+    return "".join([*head, f"{write_record({**origin, **marks})}{end}", *lines[close:]])
 
 
 def find_origin(document: Document) -> dict[str, str]:
