@@ -72,6 +72,7 @@ def open_workspace(
 ) -> "Workspace":
     """Open the workspace in a folder; its configuration is read and checked at once.
 
+    Long-term memory of a SPEC-010 database that became the state is imported once: this writes entries to `users/`.
     `zone` is the server's time zone, where the configuration names none; if left out, the machine's.
     """
     if os.path.isfile(path):

@@ -139,6 +139,26 @@ def test_upgrade_is_reported(say, folder):
     assert say("memory", "search", "dog").err == ""
 
 
+def test_import_of_rows_that_were_left_out(say, folder):
+    """Rows that the upgrade left out are imported once their person is known, and do not stay in the state."""
+    (folder / ".foreword").mkdir()
+    path = folder / ".foreword" / "state.sqlite"
+    with closing(sqlite3.connect(path)) as old:
+        old.execute("CREATE TABLE user_agent_prompt_customizations (user_id, agent_name, content)")
+        old.execute("CREATE TABLE agent_long_term_memory (user_id, agent_name, notes, updated_at)")
+        rows = [("zoe", "reid", "A dog called Rex.", "2026-02-18"), ("mallory", "reid", "x", "2026-02-18")]
+        old.executemany("INSERT INTO agent_long_term_memory VALUES (?, ?, ?, ?)", rows)
+        old.commit()
+    assert "2 rows not imported: add the users" in say("memory", "list").err
+    config = folder / "foreword.yaml"
+    config.write_text(config.read_text().replace("users:\n", "users:\n  zoe: {trust: inner}\n"))
+    answer = say("agent", "import", ".foreword/state.sqlite")
+    assert answer.out == "imported: 0 agents, 0 sets of instructions, 1 entry of memory\n"
+    assert "A dog called Rex." in say("memory", "search", "dog", "--user", "zoe").out
+    with closing(sqlite3.connect(path)) as state:
+        assert state.execute("SELECT user_id FROM old_agent_long_term_memory").fetchall() == [("mallory",)]
+
+
 def test_import(say, folder):
     """An old database is imported, and what was taken is counted."""
     with closing(sqlite3.connect(folder / "old.sqlite")) as old:

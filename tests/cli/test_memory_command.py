@@ -121,6 +121,17 @@ def test_review_shows_the_change(say, folder):
     assert (folder / "memory/social/notes/x.md").read_text().endswith("---\nRye.\n")
 
 
+@pytest.mark.parametrize(("wanted", "target"), [("social", "social/notes/x.md"), ("gone", "private/notes/x.md")])
+def test_review_shows_the_wish(say, folder, wanted, target):
+    """An entry of an older version that was meant for another store says so and is offered for that store."""
+    write_files(folder, {"memory/private/inbox/bob/x.md": f'---\nwanted: "{wanted}"\n---\nRye.\n'})
+    shown = say("memory", "review").out
+    assert f"\ndate: unknown\nmeant for: {wanted}\n\n--- /dev/null\n+++ memory/{target}\n" in shown
+    assert say("memory", "review", "--json").json[0]["target"] == target
+    assert say("memory", "review", "private/inbox/bob/x.md", "--promote").out.startswith(f"promoted: {target}\n")
+    assert (folder / "memory" / target).read_text().endswith("---\nRye.\n")
+
+
 def test_review_of_somebody_else(say, folder):
     """Who cannot promote an entry sees its text and who can, and no note of the owner's."""
     write_files(folder, {"memory/social/inbox/bob/x.md": "Rye.\n", "memory/social/notes/x.md": "Known.\n"})

@@ -128,6 +128,15 @@ def test_unlisted_owner() -> None:
     assert fault == ("foreword.yaml:2: owner is 'alcie', who is not listed under users; did you mean 'alice'?")
 
 
+def test_users_that_differ_in_case() -> None:
+    """Two users whose names differ only in case are refused: their folder may be the same."""
+    (fault,) = list_faults("owner: mia\nusers:\n  mia: {}\n  Mia: {}\n  mio: {}\n")
+    assert fault == (
+        "foreword.yaml:4: users.Mia differs from 'mia' on line 3 only in case; "
+        "on some disks the two would share the folder users/NAME/; rename one of them"
+    )
+
+
 @pytest.mark.parametrize("kind", ["agents", "users", "situations", "stores", "rooms"])
 @pytest.mark.parametrize("name", ["../up", "a..b", ".hidden", "a/b", "a\\b", "a b", "", "ä\u200d", "-a", "a\n"])
 def test_unusable_name(kind: str, name: str) -> None:

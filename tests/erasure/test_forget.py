@@ -266,6 +266,44 @@ def test_a_memory_that_was_added_to_a_note(people):
     assert Path(place).read_text() == before
 
 
+def promote_cat(people, target, heading=""):
+    """Have the owner promote a memory of bob's."""
+    path = people.remember("bob", "zebrabob81 is the name of the cat")
+    people.workspace.memory.promote(path, target, Audience(clearance=Trust.FULL), "alice", heading)
+    return Path(people.folder, "memory", target)
+
+
+def test_an_added_text_that_was_edited(people):
+    """A text that was edited since stays, is reported as what stays and is not counted; its record goes."""
+    write_files(people.folder, {"memory/social/NOTE.md": "# Cats\n\nMany.\n"})
+    place = promote_cat(people, "social/NOTE.md", "Cats")
+    place.write_text(place.read_text().replace("zebrabob81 is", "Owltoken is"))
+    said = "memory/social/NOTE.md: a text of theirs was edited since and stays"
+    assert said in look(people.house, "bob").stays
+    report = forget(people.house, "bob")
+    (line,) = [line for line in report.lines if line.name == "texts added to notes"]
+    assert (line.found, line.removed, line.left) == (0, 0, 0)
+    assert (said in report.stays, report.done) == (True, True)
+    assert place.read_text() == "# Cats\n\nMany.\n\nOwltoken is the name of the cat\n"
+
+
+def test_what_the_owner_added_to_a_promoted_memory(people):
+    """What the owner wrote below a promoted memory stays, and the memory goes with its origin."""
+    place = promote_cat(people, "social/cat.md")
+    place.write_text(place.read_text() + "\nThe owner's own owltoken.\n")
+    report = forget(people.house, "bob")
+    (line,) = [line for line in report.lines if line.name == "texts added to notes"]
+    assert (line.found, line.removed, line.left) == (1, 1, 0)
+    assert place.read_text().strip() == "The owner's own owltoken."
+    assert find_token(people.folder, "zebrabob") == []
+
+
+def test_the_report_names_both_places_of_memories(people):
+    """The report says that memories lie in the stores and in the person's own memory."""
+    places = {line.name: line.where for line in look(people.house, "bob").lines}
+    assert places["memories"] == "memory/ and users/bob/memory/"
+
+
 def test_tables_of_an_older_database(people):
     """What a database that became the state has kept of them goes as well."""
     for name in ("old_user_agent_prompt_customizations", "old_agent_long_term_memory", "agent_long_term_memory"):

@@ -4,9 +4,13 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
+from typing import Any
 
 import pytest
 
@@ -14,8 +18,8 @@ from foreword import Turn
 from foreword.errors import Forbidden, InputError
 from foreword.memory import Note
 from foreword.memory import notes as module
-from foreword.memory.entry import Confirmed
-from foreword.memory.notes import add_text, list_added, mark_text, remove_added
+from foreword.memory.entry import Confirmed, mark_text
+from foreword.memory.notes import add_text, list_added, remove_added
 from foreword.sources.document import parse_document
 from foreword.sources.provenance import Provenance
 from foreword.testing import NOON, make_workspace, write_files
@@ -34,7 +38,7 @@ ORIGIN = Provenance(author="bob", clearance="familiar", channel="telegram", sess
 ENTRY = Confirmed(text="Rex is the dog.", origin=ORIGIN, by="alice, 2026-11-15")
 RECORD = (
     '<!-- promoted: author="bob" clearance="familiar" channel="telegram" session="s1" time="2026-11-14T12:00:00Z" '
-    f'confirmed="alice, 2026-11-15" lines="1" text="{mark_text(ENTRY.text)}" -->\n'
+    f'confirmed="alice, 2026-11-15" heading="A" lines="1" text="{mark_text(ENTRY.text)}" -->\n'
 )
 
 
@@ -72,7 +76,7 @@ def add(text: str, heading: str, entry: Confirmed = ENTRY) -> str:
 )
 def test_under_a_heading(before: str, heading: str, after: str) -> None:
     """A text is added at the end of a heading's own section; a missing heading is made at the end."""
-    assert add(before, heading) == RECORD + after
+    assert add(before, heading) == RECORD.replace('heading="A"', f'heading="{heading}"') + after
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
@@ -108,16 +112,47 @@ def test_two_headings() -> None:
         add("# A\n\n# A\n", "A")
 
 
-def test_said_already() -> None:
-    """A text that the section has already is not added again."""
+@pytest.mark.parametrize(
+    "before", [add("# A\n", "A"), "# A\n\n# B\n\nRex is the dog.\n", "# B\none\nRex is the dog.\ntwo\n"]
+)
+def test_said_already(before: str) -> None:
+    """A text that the note has already, in any section, is not added again."""
     with pytest.raises(InputError, match="has this text already; forget the entry instead"):
-        add(add("# A\n", "A"), "A")
+        add(before, "A")
+
+
+@pytest.mark.parametrize("place", ["# A\n", "# B\n"])
+def test_owner_repeats_an_added_text(place: str) -> None:
+    """Where the owner wrote the same line later, before or after it, the text below its heading is the one removed."""
+    before = "# A\n\n# Hers\n\n# B\n"
+    repeated = place + "\nRex is the dog.\n"
+    after = add(before, "Hers").replace(place, repeated)
+    assert remove_added(after, {"bob"}) == before.replace(place, repeated)
+
+
+def test_moved_text() -> None:
+    """An added text that the owner moved below another heading is still recognised."""
+    after = add("# A\n\none\n", "A").replace(
+        "# A\n\none\n\nRex is the dog.\n", "# B\n\nRex is the dog.\n\n# A\n\none\n"
+    )
+    assert remove_added(after, {"bob"}) == "# B\n\n# A\n\none\n"
+
+
+def test_no_line_belongs_to_two_texts() -> None:
+    """Two records of one text have different lines, and a text that is a part of another has lines of its own."""
+    twice = f"{RECORD}{RECORD}# A\n\nRex is the dog.\n\n# B\n\nRex is the dog.\n"
+    assert [(one.first, one.last) for one in list_added(twice)] == [(4, 5), (8, 9)]
+    assert remove_added(twice, {"bob"}) == "# A\n\n# B\n"
+    long = replace(ENTRY, text="Rex is the dog.\n\nHe barks.", origin=replace(ORIGIN, author="carol"))
+    both = add(add("# B\n\n# A\n", "A"), "B", long)
+    assert {one.author: one.text for one in list_added(both)} == {"bob": ENTRY.text, "carol": long.text}
+    assert remove_added(remove_added(both, {"bob"}), {"carol"}) == "# B\n\n# A\n"
 
 
 def test_removed_again() -> None:
     """Removing an added text restores the file; a text that was edited since stays."""
     text = replace(ENTRY, text="Rex is the dog.\n\n- He barks.\n- He bites.")
-    after = add(add(PEOPLE, "The house", text), "Next door", replace(ENTRY, origin=replace(ORIGIN, author="carol")))
+    after = add(add(PEOPLE, "Next door", replace(ENTRY, origin=replace(ORIGIN, author="carol"))), "The house", text)
     assert remove_added(remove_added(after, {"bob"}), {"carol"}) == PEOPLE
     assert "He bites." not in remove_added(after, {"bob"})
     assert "Rex is the dog." in remove_added(after, {"bob"})
@@ -179,6 +214,44 @@ def test_added_to_a_promoted_entry(ws: Workspace, more: str) -> None:
     assert "Rex" not in remove_added(text, {"bob"})
 
 
+OWNERS = "The owner's own paragraph."
+
+
+def promote_two(ws: Workspace, edit: Callable[[str], str]) -> str:
+    """Promote an entry of bob's to a note, edit the note, and add a text of carol's to it."""
+    place = Path(ws.files.root, "memory/social/DOGS.md")
+    ws.memory.promote(save(ws, "Rex is big.\n\nHe barks."), "social/DOGS.md", OWNER, "alice")
+    place.write_text(edit(place.read_text()))
+    note = Note(text="Fido is small.", author="carol", clearance=Trust.INNER, time=NOON)
+    path = ws.memory.save(note, "shared").path
+    ws.memory.promote(path, "social/DOGS.md", OWNER, "alice", "Small ones")
+    return place.read_text()
+
+
+def test_owner_wrote_more(ws: Workspace) -> None:
+    """What the owner wrote in a promoted note is the owner's, also once a second text is added."""
+    text = promote_two(ws, lambda text: f"{text}\n{OWNERS}\n")
+    assert {one.author: one.text for one in list_added(text)} == {
+        "bob": "Rex is big.\n\nHe barks.",
+        "carol": "Fido is small.",
+    }
+    left = parse_document("", remove_added(text, {"bob"})).body
+    assert left == f"{OWNERS}\n\n## Small ones\n\nFido is small."
+
+
+def test_owner_edited_a_promoted_note(ws: Workspace) -> None:
+    """A promoted note that was edited before a second text was added has no text of its author any more."""
+    text = promote_two(ws, lambda text: text.replace("He barks", "He sings"))
+    assert {one.author: one.text for one in list_added(text)} == {"bob": "", "carol": "Fido is small."}
+    assert "He sings." in remove_added(text, {"bob"})
+
+
+def test_note_of_an_older_version(ws: Workspace) -> None:
+    """A promoted note without a hash is its author's as a whole, as its front matter says."""
+    text = promote_two(ws, lambda text: "".join(one for one in text.splitlines(True) if not one.startswith("text:")))
+    assert {one.author: one.text for one in list_added(text)}["bob"] == "Rex is big.\n\nHe barks."
+
+
 def test_taken_name(ws: Workspace) -> None:
     """Without a heading a note that exists is not changed, and the message says how to add to it."""
     with pytest.raises(InputError, match="is there already; add to it with --heading TEXT, or choose another name"):
@@ -226,6 +299,31 @@ def test_edited_meanwhile(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> Non
     assert place.read_text() == "# Edited\n"
     assert sorted(os.listdir(place.parent)) == ["PEOPLE.md", "inbox"]
     assert [entry.path for entry in ws.memory.entries(OWNER)] == [path]
+
+
+def test_two_threads(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that promote one entry to two notes make one of them."""
+    path, memory = save(ws, "Rex."), ws.memory
+    settle, both = memory._settle, Barrier(2)
+
+    def settle_slowly(*given: Any) -> Any:
+        with suppress(BrokenBarrierError):
+            both.wait(0.5)  # both threads have the entry by now, unless one waits for the other
+        return settle(*given)
+
+    def promote(name: str) -> str:
+        try:
+            return memory.promote(path, f"social/{name}.md", OWNER, "alice").target
+        except InputError as error:
+            return str(error)
+
+    monkeypatch.setattr(memory, "_settle", settle_slowly)
+    with ThreadPoolExecutor(2) as threads:
+        made = sorted(threads.map(promote, ("ONE", "TWO")))
+    assert made[1].startswith("there is no entry")
+    assert sorted(os.listdir(Path(ws.files.root, "memory/social"))) == sorted(
+        [made[0].removeprefix("social/"), "PEOPLE.md", "inbox"]
+    )
 
 
 PROMOTER = """

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from foreword import Turn
 from foreword.errors import InputError
 from foreword.memory import Entry
 from foreword.memory.entry import LONGEST
+from foreword.store import long_term_memory as module
 from foreword.store.legacy import NOTES, read_rows
 from foreword.store.long_term_memory import NotesReport, import_notes, split_text
 from foreword.store.state import STATE_FILE
@@ -217,6 +219,34 @@ def test_other_columns(ws: Workspace) -> None:
     assert "- Rex. (own/inner/20260218-" in read(ws, "carol")
 
 
+def test_nothing_of_a_row_is_dropped_in_silence(ws: Workspace) -> None:
+    """All columns with text become the text; other columns and bytes that are no text have a line in the report."""
+    rows = [
+        {
+            "id": 1,
+            "user_id": "carol",
+            "agent_name": "reid",
+            "notes": "Short.",
+            "content": "The long content.",
+            "note": "",
+        },
+        {"user_id": "carol", "agent_name": "reid", "notes": "Rex.", "text": "Rex.", "category": "dogs", "score": 0},
+        {"user_id": "carol", "agent_name": "reid", "notes": b"\xff\xfe Tea.", "category": "tea"},
+    ]
+    named = "1 ('carol', 'reid'), 2 ('carol', 'reid'), 3 ('carol', 'reid')"
+    dates = {"updated_at": DAY, "created_at": "2020-01-01"}
+    report = import_notes([{**row, **dates} for row in rows], ws.files.root, ws.config, NOON)
+    assert {entry.text for entry in find_entries(ws)} == {
+        "Short.\n\nThe long content.",
+        "Rex.",
+        "\ufffd\ufffd Tea.",
+    }
+    assert report.list_lines() == [
+        f"{NOTES}: 3 rows with columns that are not imported ('created_at', 'category', 'score'): {named}",
+        f"{NOTES}: 1 row with bytes that are no text; each became \ufffd: 3 ('carol', 'reid')",
+    ]
+
+
 def test_split() -> None:
     """A long text is split between paragraphs, lines or words, and no word is lost."""
     text = "\n\n".join(f"Paragraph {number} " + "word " * 50 for number in range(100))
@@ -255,7 +285,7 @@ ROWS = [("carol", "reid", "A dog called Rex.", DAY), ("mallory", "reid", "Of a s
 
 
 def test_upgraded_in_place(tmp_path: Path) -> None:
-    """A database that becomes the state brings its long-term memory along, once; the table stays under another name."""
+    """A database that becomes the state brings its long-term memory along, once; only rows that were left out stay."""
     path = make_database(tmp_path / ".foreword" / STATE_FILE, ROWS)
     write_files(tmp_path, {"foreword.yaml": CONFIG})
     with foreword.open(str(tmp_path), FrozenClock()) as ws:
@@ -270,8 +300,61 @@ def test_upgraded_in_place(tmp_path: Path) -> None:
         assert ws.notices == []
         assert "Rex" not in read(ws, "carol")
     with closing(sqlite3.connect(path)) as state:
-        assert state.execute(f"SELECT user_id, notes FROM old_{NOTES}").fetchall() == [(row[0], row[2]) for row in ROWS]
-    assert len(read_rows(path)[NOTES]) == 2
+        assert state.execute(f"SELECT user_id, notes FROM old_{NOTES}").fetchall() == [("mallory", "Of a stranger.")]
+    assert not any(b"Rex" in file.read_bytes() for file in (tmp_path / ".foreword").glob(f"{STATE_FILE}*"))
+    assert [row["user_id"] for row in read_rows(path)[NOTES]] == ["mallory"]
+
+
+def read_table(path: str, name: str) -> list[str]:
+    """Read the texts of a table of long-term memory; a missing table has none."""
+    with closing(sqlite3.connect(path)) as state:
+        known = state.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+        return [text for (text,) in state.execute(f"SELECT notes FROM {name} ORDER BY rowid")] if known else []
+
+
+@pytest.mark.parametrize("more", ["", ", category TEXT DEFAULT 'x'"])
+def test_upgraded_again(tmp_path: Path, more: str) -> None:
+    """Rows that an old program writes after the upgrade are imported with the next start, also with new columns."""
+    path = make_database(tmp_path / ".foreword" / STATE_FILE, ROWS)
+    write_files(tmp_path, {"foreword.yaml": CONFIG})
+    foreword.open(str(tmp_path), FrozenClock()).close()
+    with closing(sqlite3.connect(path)) as state:
+        state.execute(TABLE[:-1] + more + ")")
+        rows = [("0", "carol", "reid", "Two.", DAY), ("1", "mallory", "reid", "Three.", DAY)]
+        state.executemany(
+            f"INSERT INTO {NOTES} (id, user_id, agent_name, notes, updated_at) VALUES (?, ?, ?, ?, ?)", rows
+        )
+        state.commit()
+        state.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with foreword.open(str(tmp_path), FrozenClock()) as ws:
+        assert ws.notices[0] == "agent_long_term_memory: 1 entry imported"
+        assert {entry.text for entry in find_entries(ws)} == {"A dog called Rex.", "Two."}
+    with foreword.open(str(tmp_path), FrozenClock()) as ws:
+        assert ws.notices == []
+    assert read_table(path, f"old_{NOTES}") == ["Of a stranger.", "Three."]
+    assert read_table(path, NOTES) == []
+
+
+def test_row_written_while_it_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that another program writes or changes during the import is not lost: the next start imports it."""
+    path = make_database(tmp_path / ".foreword" / STATE_FILE, [ROWS[0], ("carol", "reid", "Tea.", DAY)])
+    write_files(tmp_path, {"foreword.yaml": CONFIG})
+
+    def write_meanwhile(*given: Any) -> NotesReport:
+        report = import_notes(*given)
+        with closing(sqlite3.connect(path)) as state:
+            state.execute(f"INSERT INTO {NOTES} VALUES ('9', 'carol', 'reid', 'Late.', ?)", (DAY,))
+            state.execute(f"UPDATE {NOTES} SET notes = 'Coffee.' WHERE notes = 'Tea.'")
+            state.commit()
+        return report
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "import_notes", write_meanwhile)
+        foreword.open(str(tmp_path), FrozenClock()).close()
+    assert read_table(path, NOTES) == ["Coffee.", "Late."]
+    with foreword.open(str(tmp_path), FrozenClock()) as ws:
+        assert ws.notices == ["agent_long_term_memory: 2 entries imported"]
+        assert {entry.text for entry in find_entries(ws)} == {"A dog called Rex.", "Tea.", "Coffee.", "Late."}
 
 
 def test_state_of_an_older_foreword(tmp_path: Path) -> None:

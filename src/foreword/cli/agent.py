@@ -1,5 +1,6 @@
 """`foreword agent`: what the store keeps of an agent: a soul, an identity, and what it has taken on."""
 
+import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -112,8 +113,8 @@ def relieve(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
 def import_(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
     """Take agents, instructions and long-term memory from another database."""
     from foreword.store.legacy import NOTES, import_rows, read_rows
-    from foreword.store.long_term_memory import import_notes
-    from foreword.store.state import use_state
+    from foreword.store.long_term_memory import import_notes, set_aside
+    from foreword.store.state import STATE_FILE, use_state
 
     if not args.name:
         raise InputError("agent import needs a SQLite database\nsee: foreword agent --help")
@@ -121,6 +122,9 @@ def import_(args: Namespace, workspace: "Workspace") -> tuple[object, str]:
     with use_state(workspace.state) as state:
         done = import_rows(state, rows)
     notes = import_notes(rows[NOTES], workspace.files.root, config, workspace.memory.now())
+    if os.path.samefile(args.name, os.path.join(workspace.state, STATE_FILE)):
+        with use_state(workspace.state) as state:
+            set_aside(state, rows[NOTES], config)
     left = f"; {done.kept:,} that were here already stayed as they are" if done.kept else ""
     off = f"; {count(done.inactive, 'customization')} that was off stayed off" if done.inactive else ""
     entries = f", {notes.saved:,} {'entry' if notes.saved == 1 else 'entries'} of memory" if done.notes else ""

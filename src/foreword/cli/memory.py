@@ -262,6 +262,8 @@ def show_entry(entry: "Entry", zone: tzinfo, change: "Promotion | None", problem
     place = ", ".join(filter(None, (origin.channel, origin.session and f"session {origin.session}")))
     lines = [entry.path, f"author: {origin.author}{clearance}", f"place: {place or 'unknown'}"]
     lines.append(f"date: {show_date(origin.time, zone) or 'unknown'}")
+    if origin.wanted:
+        lines.append(f"meant for: {origin.wanted}")
     if change is None:
         return "\n".join([*lines, "", entry.text, "", f"no change to show: {problem}"])
     hint = f"make this change: foreword memory review {entry.path} --promote"
@@ -286,8 +288,8 @@ def reindex(_: Namespace, workspace: "Workspace") -> object:
     for step in workspace.memory.reindex():
         done[step.store] = step
         if sys.stderr.isatty():
-            documents = f"{step.documents:,} of {count(step.total, 'document')}"
-            print(f"\r{step.store}: {documents}, {step.chunks:,} passages\x1b[K", end="", file=sys.stderr, flush=True)
+            progress = f"{step.documents:,} of {count(step.total, 'document')}"
+            print(f"\r{step.store}: {progress}, {step.chunks:,} passages\x1b[K", end="", file=sys.stderr, flush=True)
     if done and sys.stderr.isatty():
         print(file=sys.stderr)
     documents, chunks = sum(one.documents for one in done.values()), sum(one.chunks for one in done.values())

@@ -11,11 +11,13 @@ from foreword.errors import suggest
 OWN = ("terminal", "web", "scheduled")  # channels that prove who somebody is by their name in this configuration
 LONGEST = 200  # characters of an identity or a place
 _WRITTEN = re.compile(r"[a-z][a-z0-9-]*:[^\s\x00-\x1f]+")
+ONE_FOLDER = "on some disks the two would share the folder users/NAME/; rename one of them"
 WRITE = "must be a channel, a colon and the channel's own id, such as telegram:1001"
 
 
 def check_company(places: Places) -> Iterator[Finding]:
-    """Check identities, places, members, triggers and how often strangers are answered."""
+    """Check names, identities, places, members, triggers and how often strangers are answered."""
+    yield from _check_case(places)
     yield from _check_identities(places)
     yield from _check_places(places)
     yield from _check_members(places)
@@ -23,6 +25,15 @@ def check_company(places: Places) -> Iterator[Finding]:
     for keys, place in find(places, "strangers", "*"):
         if isinstance(place.value, int) and place.value < 0:
             yield keys, place.line, f"must not be below 0, not {place.value}"
+
+
+def _check_case(places: Places) -> Iterator[Finding]:
+    seen: dict[str, tuple[str, int]] = {}
+    for keys, place in find(places, "users", "*"):
+        name = str(keys[-1])
+        other, line = seen.setdefault(name.casefold(), (name, place.line))
+        if other != name:
+            yield keys, place.line, f"differs from {other!r} on line {line} only in case; {ONE_FOLDER}"
 
 
 def _check_identities(places: Places) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ class Folder:
 
     name: str = "own files"
     base: str = DISK
-    where: str = "users/"
+    where: str = "users/NAME/"
     claims: tuple[str, ...] = ()
 
     def find(self, bases: Bases, person: Person) -> int:

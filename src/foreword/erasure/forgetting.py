@@ -150,7 +150,7 @@ def add_up(before: list[Line], now: list[Line]) -> list[Line]:
 
 def place(holding: Holding, user: str) -> str:
     """Say where a holding lies, for this person."""
-    return f"{holding.where}{user}/" if holding.where == "users/" else holding.where
+    return holding.where.replace("NAME", user)
 
 
 def check(house: House, bases: Bases, user: str) -> None:

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from typing import TextIO
 
-from foreword.erasure.forgetting import check_known
+from foreword.erasure.forgetting import check_known, place
 from foreword.erasure.holding import open_bases
 from foreword.erasure.holdings import HOLDINGS
 from foreword.erasure.house import House
@@ -39,7 +39,7 @@ def give(house: House, user: str, level: Trust, file: TextIO) -> Gift:
                 if one.trust > level:
                     above += 1
                     continue
-                write(file, {"holding": holding.name, "where": holding.where, "row": dict(one.row)})
+                write(file, {"holding": holding.name, "where": place(holding, user), "row": dict(one.row)})
                 given[holding.name] += 1
     return Gift(user=user, given=dict(given), above=above)
 

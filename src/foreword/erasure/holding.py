@@ -61,7 +61,7 @@ class Holding(Protocol):
 
     @property
     def where(self) -> str:
-        """The file or the folder, as a person is told."""
+        """The file or the folder, as the report shows it; NAME is the person's."""
 
     @property
     def claims(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from foreword.erasure.rewriting import rewrite
 from foreword.frozen import frozen
 from foreword.memory.facts import PATIENCE, claim
 from foreword.memory.index import Damaged
-from foreword.memory.notes import edit_note, list_added, remove_added
+from foreword.memory.notes import edit_note, has_more, list_added, remove_added
 from foreword.memory.sqlite_index import FILE, SqliteIndex, remove, translate
 from foreword.sources.document import Document, one_line
 from foreword.sources.files import Files
@@ -38,7 +38,7 @@ class Entries:
 
     name: str = "memories"
     base: str = DISK
-    where: str = "memory/"
+    where: str = "memory/ and users/NAME/memory/"
     claims: tuple[str, ...] = ()
 
     def find(self, bases: Bases, person: Person) -> int:
@@ -90,9 +90,14 @@ def list_entries(root: str, names: Collection[str]) -> Iterator[str]:
 
 
 def says_author(files: Files, path: str, names: Collection[str]) -> bool:
-    """Whether a file says that it is an entry of somebody's, or was one before it was promoted."""
+    """Whether a file says that it is an entry of somebody's, or was one before it was promoted.
+
+    A promoted entry to which more was added since is a note of the owner's with a text of theirs.
+    """
     document = files.read(path) if path.endswith(".md") else None
-    fields = [one_line(document.field(mark)) for mark in MARKS] if isinstance(document, Document) else [""]
+    if not isinstance(document, Document) or has_more(document):
+        return False
+    fields = [one_line(document.field(mark)) for mark in MARKS]
     return all(fields) and fields[0] in names
 
 
@@ -128,8 +133,8 @@ class Additions:
     claims: tuple[str, ...] = ()
 
     def find(self, bases: Bases, person: Person) -> int:
-        """Count them."""
-        return sum(1 for _ in list_additions(bases.root, person.names))
+        """Count them; a text that was edited since is the owner's by now."""
+        return sum(1 for _, text in list_additions(bases.root, person.names) if text)
 
     def give(self, bases: Bases, person: Person) -> Iterator[Given]:
         """Give each, at the trust of its store; a text that was edited since is the owner's by now."""
@@ -139,11 +144,11 @@ class Additions:
                 yield Given(row={"path": path, "text": text}, trust=store.trust if store else Trust.FULL)
 
     def forget(self, bases: Bases, person: Person) -> int:
-        """Take them out of the notes, with what these record about them; the rest of a note stays as it is."""
-        found = [path for path, _ in list_additions(bases.root, person.names)]
-        for path in dict.fromkeys(found):
+        """Remove them from the notes, with every record that names the person; the rest of a note stays as it is."""
+        found = list(list_additions(bases.root, person.names))
+        for path in dict.fromkeys(path for path, _ in found):
             edit_note(bases.root, path, lambda text: remove_added(text, person.names))
-        return len(found)
+        return sum(1 for _, text in found if text)
 
 
 def list_additions(root: str, names: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -209,7 +214,7 @@ class Retold:
 
     name: str = "memories saved for others that quote them"
     base: str = DISK
-    where: str = "memory/"
+    where: str = "memory/ and users/"
     claims: tuple[str, ...] = ()
 
     def find(self, bases: Bases, person: Person) -> int:

@@ -8,7 +8,7 @@ from foreword.config.structure import spell, structure
 from foreword.erasure.blotting import Blotter
 from foreword.erasure.holding import Bases
 from foreword.erasure.person import Person
-from foreword.erasure.remembered import list_entries, list_memories, read_whole
+from foreword.erasure.remembered import list_additions, list_entries, list_memories, read_whole
 from foreword.events.forgetting import ASIDE, list_names
 from foreword.memory.notes import remove_added
 from foreword.sources.provenance import find_author
@@ -26,6 +26,7 @@ def list_staying(text: str, bases: Bases, person: Person) -> Iterator[str]:
     """List what stays, with the place at which an owner can remove it."""
     yield from list_configured(text, person.name)
     yield from list_namesakes(bases, person)
+    yield from list_edited(bases, person)
     yield from list_written(bases, person)
     if aside := [name for name in sorted(list_names(bases.folder)) if ASIDE.match(name)]:
         yield f"a damaged log that was put aside may hold their events; remove it by hand: {', '.join(aside)}"
@@ -61,6 +62,13 @@ def list_namesakes(bases: Bases, person: Person) -> Iterator[str]:
             names.add(name)
     for name in sorted(names):
         yield f"{name} has an identity of theirs; if both are one person: foreword forget {name}"
+
+
+def list_edited(bases: Bases, person: Person) -> Iterator[str]:
+    """List the notes with a promoted text of theirs that was edited since, so that it is the owner's by now."""
+    edited = [path for path, text in list_additions(bases.root, person.names) if not text]
+    for path in dict.fromkeys(edited):
+        yield f"{path}: a text of theirs was edited since and stays"
 
 
 def list_written(bases: Bases, person: Person) -> Iterator[str]:

@@ -84,7 +84,7 @@ def write_note(note: Note) -> str:
 
 def write_confirmed(entry: Confirmed) -> str:
     """Write an entry that was promoted: it still says whose words it was and who confirmed it."""
-    return write_head(list_fields(entry)) + f"{entry.text}\n"
+    return write_head({**list_fields(entry), **list_marks(entry.text)}) + f"{entry.text}\n"
 
 
 def list_fields(entry: Confirmed) -> dict[str, str]:
@@ -99,6 +99,16 @@ def list_fields(entry: Confirmed) -> dict[str, str]:
         "confirmed": entry.by,
     }
     return {name: value for name, value in known.items() if value}
+
+
+def list_marks(text: str) -> dict[str, str]:
+    """List the fields by which a promoted text is recognised in its file."""
+    return {"lines": str(text.count("\n") + 1), "text": mark_text(text)}
+
+
+def mark_text(text: str) -> str:
+    """Return the short hash by which a text is recognised, as in the name of an entry's file."""
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def write_head(fields: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ from foreword.memory.entry import (
 )
 from foreword.memory.facts import add_fact, plan_fact
 from foreword.memory.index import Index
-from foreword.memory.notes import NOTES, Promotion, add_text, check_heading, edit_note, read_note
+from foreword.memory.notes import NOTES, Promotion, change_note, check_heading, edit_note, read_note
 from foreword.memory.rank import STOP, Question, Ranked, rank, read_question
 from foreword.memory.snippet import Snippet, find_snippet
 from foreword.memory.sqlite_index import SqliteIndex
@@ -409,10 +409,11 @@ class Memory:
 
         With a heading it is added to a note that may exist. The file says who wrote it, who confirmed it, and when.
         """
-        entry = self._find_waiting(path, audience, person)
-        store, before, after = self._settle(target, heading, entry)
-        self._remove(f"memory/{path}")
-        self._upkeep.see(store, path.partition("/")[0])
+        with self._upkeep.lock:  # two threads must not promote one entry to two places
+            entry = self._find_waiting(path, audience, person)
+            store, before, after = self._settle(target, heading, entry)
+            self._remove(f"memory/{path}")
+            self._upkeep.see(store, path.partition("/")[0])
         return Promotion(path=path, target=target, before=before, after=after)
 
     def preview(self, path: str, target: str, audience: Audience, person: str, heading: str = "") -> Promotion:
@@ -422,8 +423,9 @@ class Memory:
         return Promotion(path=path, target=target, before=before, after=after)
 
     def suggest_place(self, entry: "Entry") -> str:
-        """Suggest where an entry could be promoted to: a note of its store."""
-        store = entry.path.partition("/")[0]
+        """Suggest where an entry could be promoted to: a note of the store it was meant for, else of its own store."""
+        wanted = entry.provenance.wanted
+        store = wanted if wanted in self._stores else entry.path.partition("/")[0]
         return f"{store}/{NOTES}/{entry.path.rpartition('/')[2]}"
 
     def may_promote(self, person: str, clearance: Trust) -> bool:
@@ -446,33 +448,36 @@ class Memory:
 
     def _plan(self, target: str, heading: str, entry: Confirmed) -> tuple[str | None, str]:
         """Return the text of a file before and after an entry is promoted to it; None before for a new file."""
+        title = self._check_target(target, heading)
+        if target == FACTS:
+            return plan_fact(self._files, entry)
+        before = read_note(self._files.root, f"memory/{target}")
+        return before, change_note(before, f"memory/{target}", title, entry)
+
+    def _settle(self, target: str, heading: str, entry: Confirmed) -> tuple[str, str | None, str]:
+        """Write a promoted entry; return the store, and the text of the file before and after."""
+        title = self._check_target(target, heading)
+        if target == FACTS:
+            return (FACT_STORE, *add_fact(self._files, entry))
+        root, store, path = self._files.root, normalize_name(target).partition("/")[0], f"memory/{target}"
+        if read_note(root, path) is not None:
+            return (store, *edit_note(root, path, lambda text: change_note(text, path, title, entry)))
+        after = change_note(None, path, title, entry)
+        if not write_file(root, path, after):
+            raise InputError(f"{path} was made meanwhile; nothing was written; try again")
+        return store, None, after
+
+    def _check_target(self, target: str, heading: str) -> str:
+        """Refuse a file that no entry can be promoted to; return the heading without its signs."""
         if target == FACTS and not self._upkeep.is_listed(FACTS):
             if heading:
                 raise InputError(f"{FACTS} has no headings; leave --heading out")
-            return plan_fact(self._files, entry)
+            return ""
         store, _, name = normalize_name(target).partition("/")
         fits = store in self._stores and not judge_name(name.removeprefix(f"{NOTES}/")) and name.endswith(".md")
         if not fits or self._upkeep.is_listed(f"memory/{target}"):
             raise InputError(f"{target} is no place for a memory; write STORE/NAME.md, or {FACTS} for a short fact")
-        title, before = check_heading(heading) if heading else "", read_note(self._files.root, f"memory/{target}")
-        if before is None:
-            return None, add_text("", f"memory/{target}", title, entry) if title else write_confirmed(entry)
-        if not heading:
-            raise InputError(f"memory/{target} is there already; add to it with --heading TEXT, or choose another name")
-        return before, add_text(before, f"memory/{target}", title, entry)
-
-    def _settle(self, target: str, heading: str, entry: Confirmed) -> tuple[str, str | None, str]:
-        """Write a promoted entry; return the store, and the text of the file before and after."""
-        before, after = self._plan(target, heading, entry)
-        if target == FACTS:
-            return (FACT_STORE, *add_fact(self._files, entry))
-        store, path = normalize_name(target).partition("/")[0], f"memory/{target}"
-        if before is not None:
-            title = check_heading(heading)
-            return (store, *edit_note(self._files.root, path, lambda text: add_text(text, path, title, entry)))
-        if not write_file(self._files.root, path, after):
-            raise InputError(f"{path} was made meanwhile; nothing was written; try again")
-        return store, None, after
+        return check_heading(heading) if heading else ""
 
     def _remove(self, place: str) -> None:
         try:

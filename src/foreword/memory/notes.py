@@ -10,22 +10,21 @@ import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import unified_diff
-from hashlib import sha256
 from html import unescape
 
 from foreword.errors import InputError
 from foreword.frozen import frozen
 from foreword.memory.chunk import FENCE, HEADING
-from foreword.memory.entry import Confirmed, list_fields
+from foreword.memory.entry import Confirmed, list_fields, list_marks, mark_text, write_confirmed
 from foreword.memory.facts import claim
-from foreword.sources.document import escape_attribute, normalise, one_line, parse_document
+from foreword.sources.document import Document, escape_attribute, normalise, one_line, parse_document
 
 NOTES = "notes"  # the folder of a store for notes without a name
 MAX_HEADING_CHARS = 200
 BREAKS = ("\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 LINE = re.compile("[^\n\r\x0b\x0c\x85\u2028\u2029]*(?:\r\n|[\n\r\x0b\x0c\x85\u2028\u2029])|.+", re.DOTALL)
 BOM = "\ufeff"
-ORIGIN = ("author", "clearance", "channel", "session", "time", "confirmed")  # fields of a promoted entry
+ORIGIN = ("author", "clearance", "channel", "session", "time", "confirmed", "lines", "text")  # of a promoted entry
 RECORD = re.compile(r"<!-- promoted: (.*) -->")
 FIELD = re.compile(r'(\w+)="([^"]*)"')
 
@@ -73,11 +72,6 @@ def drop_last(lines: list[str]) -> list[str]:
     return lines[:-1] if lines and not lines[-1] else lines
 
 
-def mark_text(text: str) -> str:
-    """Return the short hash by which a text is recognised, as in the name of an entry's file."""
-    return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
-
-
 def check_heading(heading: str) -> str:
     """Return a heading without its signs, or refuse one that is empty or too long."""
     text = one_line(heading.lstrip("#")) if heading.startswith("#") else one_line(heading)
@@ -86,11 +80,21 @@ def check_heading(heading: str) -> str:
     return text
 
 
+def change_note(before: str | None, path: str, heading: str, entry: Confirmed) -> str:
+    """Return the text of a note with a promoted entry: a new note, or one that it is added to under a heading."""
+    if before is None and not heading:
+        return write_confirmed(entry)
+    if not heading:
+        raise InputError(f"{path} is there already; add to it with --heading TEXT, or choose another name")
+    return add_text(before or "", path, heading, entry)
+
+
 def add_text(raw: str, name: str, heading: str, entry: Confirmed) -> str:
     """Add an entry to the text of a note, at the end of a heading's own section; a missing heading is made.
 
-    No other byte of the note changes, except for the origin that a promoted entry has in its front matter: the
-    note has several authors from then on.
+    A text that the note has already is refused, wherever it is: later the two could not be distinguished. No other
+    byte of the note changes, except for the origin that a promoted entry has in its front matter: the note has several
+    authors from then on.
     """
     bom, text = (BOM, raw[1:]) if raw.startswith(BOM) else ("", raw)
     text = move_origin(text)
@@ -99,7 +103,7 @@ def add_text(raw: str, name: str, heading: str, entry: Confirmed) -> str:
     body = parse_document(name, text).first - 1
     place, found = find_section(lines, body, heading, name)
     words = [f"{line}{end}" for line in entry.text.split("\n")]
-    if has_text(lines[body if found is None else found : place], entry.text):
+    if next(find_ranges(strip_breaks(lines), body, list_marks(entry.text)), None):
         raise InputError(f"{name} has this text already; forget the entry instead: foreword memory forget PATH")
     if place and not lines[place - 1].endswith(BREAKS):
         lines[place - 1] += end
@@ -107,21 +111,33 @@ def add_text(raw: str, name: str, heading: str, entry: Confirmed) -> str:
     title = [] if found is not None else [f"## {heading}{end}", end]
     rest = [end] if place < len(lines) and lines[place].strip() else []
     lines[place:place] = [*gap, *title, *words, *rest]
-    lines.insert(find_front_matter_end(lines), f"{write_record(list_fields(entry), entry.text)}{end}")
+    record = write_record({**list_fields(entry), "heading": heading, **list_marks(entry.text)})
+    lines.insert(find_front_matter_end(lines), f"{record}{end}")
     return bom + "".join(lines)
 
 
 def move_origin(text: str) -> str:
-    """Move the origin of a promoted entry from its front matter to a record like that of an added text."""
+    """Move the origin of a promoted entry from its front matter to a record like that of an added text.
+
+    Later additions to the note are not the author's. An entry that an older version promoted has no hash of
+    its text; then the whole note counts as the author's, as its front matter says.
+    """
     document = parse_document("", text)
-    origin = {name: one_line(document.field(name)) for name in ORIGIN if document.field(name)}
-    if not all(origin.get(name) for name in ("author", "clearance", "time")):
+    origin = find_origin(document)
+    if not origin:
         return text
     lines = LINE.findall(text)
     end, close = find_line_end(lines), find_front_matter_end(lines)
     kept = [line for line in lines[1 : close - 1] if line.partition(":")[0] not in ORIGIN]
     head = [lines[0], *kept, lines[close - 1]] if kept else []
-    return "".join([*head, f"{write_record(origin, document.body)}{end}", *lines[close:]])
+    marks = {} if "text" in origin else list_marks(document.body)
+    return "".join([*head, f"{write_record({**origin, **marks})}{end}", *lines[close:]])
+
+
+def find_origin(document: Document) -> dict[str, str]:
+    """Find the origin that the front matter of a promoted entry names; any other note has none."""
+    origin = {name: one_line(document.field(name)) for name in ORIGIN if document.field(name)}
+    return origin if all(origin.get(name) for name in ("author", "clearance", "time")) else {}
 
 
 def find_line_end(lines: Sequence[str]) -> str:
@@ -169,14 +185,27 @@ def list_headings(lines: Sequence[str], body: int) -> Iterator[tuple[int, str]]:
             yield at, one_line(head[2])
 
 
-def has_text(lines: Sequence[str], text: str) -> bool:
-    """Whether lines have a text as separate paragraphs."""
-    return f"\n\n{text}\n\n" in f"\n\n{normalise(''.join(lines)).strip()}\n\n"
+def strip_breaks(lines: Sequence[str]) -> list[str]:
+    """Return lines without the signs that end them."""
+    return [line.rstrip("".join(BREAKS)) for line in lines]
 
 
-def write_record(origin: Mapping[str, str], text: str) -> str:
+def find_ranges(plain: Sequence[str], body: int, marks: Mapping[str, str]) -> Iterator[range]:
+    """Find the lines of a body that have a text, which is recognised by its hash."""
+    count = count_lines(marks)
+    for first in range(body, len(plain) - count + 1) if count else ():
+        if mark_text("\n".join(plain[first : first + count])) == marks.get("text"):
+            yield range(first, first + count)
+
+
+def count_lines(marks: Mapping[str, str]) -> int:
+    """Return how many lines a promoted text had; 0 if its fields do not say."""
+    lines = marks.get("lines", "")
+    return int(lines) if lines.isdecimal() else 0
+
+
+def write_record(fields: Mapping[str, str]) -> str:
     """Record in one comment whose words a text was, who confirmed it, and by which hash it is recognised."""
-    fields = {**origin, "lines": str(text.count("\n") + 1), "text": mark_text(text)}
     shown = " ".join(f'{name}="{escape_field(value)}"' for name, value in fields.items())
     return f"<!-- promoted: {shown} -->"
 
@@ -187,33 +216,60 @@ def escape_field(value: str) -> str:
 
 
 def list_added(raw: str) -> list[Added]:
-    """List the texts that were added to a note, by the comments at its beginning; one in the body proves nothing."""
-    text = raw.removeprefix(BOM)
+    """List the texts that were added to a note, by the comments at its beginning; one in the body proves nothing.
+
+    No line belongs to two texts. Of equal texts, the one below the heading that its record names is the added one.
+    """
+    _, text = split_mark(raw)
     lines = LINE.findall(text)
     body = parse_document("", text).first - 1
-    plain = [line.rstrip("".join(BREAKS)) for line in lines]
-    found: list[Added] = []
-    for at in range(min(body, len(lines))):
-        if record := RECORD.fullmatch(plain[at]):
-            fields = {name: unescape(value) for name, value in FIELD.findall(record[1])}
-            found.append(find_added(at, fields, plain, body))
-    return found
+    plain, headings = strip_breaks(lines), list(list_headings(lines, body))
+    records = {
+        at: {name: unescape(value) for name, value in FIELD.findall(record[1])}
+        for at in range(min(body, len(lines)))
+        if (record := RECORD.fullmatch(plain[at]))
+    }
+    taken: set[int] = set()
+    found: dict[int, Added] = {}
+    # Longer texts first: a short one may be a part of a long one.
+    for at in sorted(records, key=lambda at: count_lines(records[at]), reverse=True):
+        free = [one for one in find_ranges(plain, body, records[at]) if taken.isdisjoint(one)]
+        heading = records[at].get("heading", "").casefold()
+        below = [one for one in free if heading and find_heading(one.start, headings).casefold() == heading]
+        place = next(iter(below or free), range(0))
+        taken.update(place)
+        found[at] = Added(
+            author=records[at].get("author", ""),
+            record=at,
+            first=place.start,
+            last=place.stop,
+            text="\n".join(plain[place.start : place.stop]),
+            mark=records[at].get("text", ""),
+        )
+    return [found[at] for at in records]
 
 
-def find_added(at: int, fields: Mapping[str, str], plain: Sequence[str], body: int) -> Added:
-    """Find the text that a comment records; it has no lines if it was edited since."""
-    author, mark = fields.get("author", ""), fields.get("text", "")
-    count = int(fields["lines"]) if fields.get("lines", "").isdecimal() else 0
-    for first in range(body, len(plain) - count + 1) if count else ():
-        text = "\n".join(plain[first : first + count])
-        if mark_text(text) == mark:
-            return Added(author=author, record=at, first=first, last=first + count, text=text, mark=mark)
-    return Added(author=author, record=at, first=0, last=0, mark=mark)
+def split_mark(raw: str) -> tuple[str, str]:
+    """Split a note into its byte order mark and its text; a promoted entry that has more text by now gets a record."""
+    bom, text = (BOM, raw[1:]) if raw.startswith(BOM) else ("", raw)
+    return bom, move_origin(text) if has_more(parse_document("", text)) else text
+
+
+def has_more(document: Document) -> bool:
+    """Whether a note has the unchanged text of a promoted entry and more text besides."""
+    plain = document.body.split("\n")
+    place = next(find_ranges(plain, 0, find_origin(document)), None)
+    return place is not None and len(place) < len(plain)
+
+
+def find_heading(line: int, headings: Sequence[tuple[int, str]]) -> str:
+    """Find the heading that a line is below."""
+    return next((title for at, title in reversed(headings) if at < line), "")
 
 
 def remove_added(raw: str, names: Collection[str]) -> str:
     """Remove texts of some people that were added to a note, and the comments about them."""
-    bom, text = (BOM, raw[1:]) if raw.startswith(BOM) else ("", raw)
+    bom, text = split_mark(raw)
     lines = LINE.findall(text)
     gone: set[int] = set()
     for one in list_added(text):

@@ -21,6 +21,8 @@ class Provenance:
     channel: str = ""
     session: str = ""
     time: str = ""
+    wanted: str = ""
+    """The store that an entry of an older version was meant for; nothing has confirmed it."""
     own: bool = False
     """Whether it lies in the author's own memory, which no owner reviews."""
 
@@ -52,6 +54,7 @@ def find_provenance(path: str, document: Document) -> Provenance | None:
         channel=one_line(document.field("channel")),
         session=one_line(document.field("session")),
         time=one_line(document.field("time")),
+        wanted=one_line(document.field("wanted")),
         own=is_own_entry(path),
     )
 

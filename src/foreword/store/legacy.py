@@ -19,11 +19,12 @@ from foreword.store.instructions import stamp
 AGENTS = "agent_configurations"
 CUSTOMIZATIONS = "user_agent_prompt_customizations"
 NOTES = "agent_long_term_memory"
+OLD_NOTES = f"old_{NOTES}"  # of a state that was such a database: rows that could not be imported
 TABLES = {
     AGENTS: "SELECT * FROM agent_configurations ORDER BY rowid",
     CUSTOMIZATIONS: "SELECT * FROM user_agent_prompt_customizations ORDER BY rowid",
     NOTES: "SELECT * FROM agent_long_term_memory ORDER BY rowid",
-    f"old_{NOTES}": "SELECT * FROM old_agent_long_term_memory ORDER BY rowid",
+    OLD_NOTES: "SELECT * FROM old_agent_long_term_memory ORDER BY rowid",
 }
 NAMES = ("agent_name", "name")  # what the column of an agent's name may be called
 ADD_AGENT = (
@@ -88,7 +89,7 @@ def import_rows(state: sqlite3.Connection, rows: Mapping[str, Sequence[Row]]) ->
 def read_rows(path: str) -> dict[str, list[Row]]:
     """Read a database that is only read; it must have agents, customizations or long-term memory.
 
-    In a state that was such a database, long-term memory that was imported has the name old_….
+    In a state that was such a database, long-term memory that could not be imported has the name old_….
     """
     wanted = f"{AGENTS}, {CUSTOMIZATIONS} or {NOTES}"
     if not os.path.isfile(path):
@@ -97,7 +98,7 @@ def read_rows(path: str) -> dict[str, list[Row]]:
     try:
         with closing(sqlite3.connect(f"file:{quote_path(path)}?mode=ro", uri=True)) as old:
             old.row_factory = sqlite3.Row
-            old.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            old.text_factory = decode_text
             names = {row["name"] for row in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             for name in names & found.keys():
                 found[name] = [dict(row) for row in old.execute(TABLES[name])]
@@ -105,8 +106,13 @@ def read_rows(path: str) -> dict[str, list[Row]]:
         raise InputError(f"{path} cannot be read as a SQLite database: {error}") from None
     if not names & found.keys():
         raise InputError(f"{path} has no table {wanted}")
-    found[NOTES] += found.pop(f"old_{NOTES}")
+    found[NOTES] += found.pop(OLD_NOTES)
     return found
+
+
+def decode_text(raw: bytes) -> str:
+    """Read a text of a database; bytes that are no UTF-8 are replaced."""
+    return raw.decode("utf-8", "replace")
 
 
 def quote_path(path: str) -> str:

@@ -16,14 +16,14 @@ from foreword.config.schema import Config
 from foreword.errors import InputError, show_name
 from foreword.frozen import frozen
 from foreword.memory import Note
-from foreword.memory.entry import LONGEST, find_places, write_file, write_note
-from foreword.memory.notes import list_added, mark_text
+from foreword.memory.entry import LONGEST, find_places, mark_text, write_file, write_note
+from foreword.memory.notes import list_added
 from foreword.sources.document import Document, normalise, one_line
 from foreword.sources.files import Files
 from foreword.sources.memories import FACTS, find_texts
 from foreword.sources.own_memory import OWN_STORE, find_own_folder
 from foreword.sources.provenance import find_author
-from foreword.store.legacy import NOTES, Row, quote_path, read_rows, show
+from foreword.store.legacy import NOTES, OLD_NOTES, Row, decode_text, quote_path, read_rows, show
 from foreword.store.schema import has_table
 from foreword.store.state import STATE_FILE, use_state
 from foreword.words import Trust
@@ -51,6 +51,12 @@ class NotesReport:
     """Rows that are too long for one entry and became several."""
     undated: tuple[str, ...] = ()
     """Rows without a date, which have the time of the import."""
+    unread: tuple[str, ...] = ()
+    """Rows with other columns that have a value, which is not imported."""
+    unread_columns: tuple[str, ...] = ()
+    """The names of these columns."""
+    replaced: tuple[str, ...] = ()
+    """Rows with bytes that are no text, which were replaced."""
     unknown_agents: tuple[str, ...] = ()
     """Rows of agents that the configuration lacks; they are imported, since all agents share memory."""
     empty: tuple[str, ...] = ()
@@ -69,6 +75,8 @@ class NotesReport:
             (self.duplicates, "not imported again: the same text of the same person"),
             (self.split, f"longer than {LONGEST:,} characters and imported as several entries"),
             (self.undated, "without a date; the entry has the time of the import"),
+            (self.unread, f"with columns that are not imported ({', '.join(self.unread_columns)})"),
+            (self.replaced, "with bytes that are no text; each became \ufffd"),
             (self.unknown_agents, "of agents that foreword.yaml lacks; imported, since all agents share memory"),
             (self.empty, "not imported: no text"),
             (self.ownerless, "not imported: no user_id"),
@@ -94,6 +102,7 @@ def name_rows(rows: Sequence[str]) -> str:
 def import_notes(rows: Iterable[Row], root: str, config: Config, now: datetime) -> NotesReport:
     """Write the rows of long-term memory as entries; existing entries are not written again."""
     report: dict[str, list[str]] = {field.name: [] for field in fields(NotesReport) if field.name != "saved"}
+    columns: dict[str, None] = {}
     known = find_known(root, config)
     seen: set[tuple[str, str]] = set()
     saved = 0
@@ -110,10 +119,14 @@ def import_notes(rows: Iterable[Row], root: str, config: Config, now: datetime) 
         notes = {
             "split": len(parts) > 1,
             "undated": row.time is None,
+            "unread": bool(row.unread),
+            "replaced": "\ufffd" in row.text,
             "unknown_agents": row.agent not in config.agents,
         }
         for name in [name for name, applies in notes.items() if applies] if new else ["known"]:
             report[name].append(row.label)
+        columns |= dict.fromkeys(row.unread if new else ())
+    report["unread_columns"] = [show_part(name) for name in columns]
     return NotesReport(saved=saved, **{name: tuple(labels) for name, labels in report.items()})
 
 
@@ -126,19 +139,30 @@ class NoteRow:
     agent: str
     text: str
     time: datetime | None
+    unread: tuple[str, ...]
+    """Other columns that have a value."""
 
 
 def read_note_row(row: Row, number: int) -> NoteRow:
     """Read a row, whatever its columns are called."""
-    user, agent = find_value(row, ("user_id",)), find_value(row, AGENTS)
-    text = normalise(find_value(row, TEXTS)).replace("\0", "").strip()
-    label = f"{number} ({show_part(user)}, {show_part(agent)})"
-    return NoteRow(label=label, user=user, agent=agent, text=text, time=find_time(row))
+    filled = {name: read_text(value) for name, value in row.items() if value not in (None, "", b"")}
+    agent_column = next((name for name in AGENTS if name in filled), "")
+    time_column, time = find_time(row)
+    user, agent = filled.get("user_id", ""), filled.get(agent_column, "")
+    texts = [normalise(filled[name]).replace("\0", "").strip() for name in TEXTS if name in filled]
+    used = {"id", "user_id", agent_column, *TEXTS, *([time_column] if time else TIMES)}
+    return NoteRow(
+        label=f"{number} ({show_part(user)}, {show_part(agent)})",
+        user=user,
+        agent=agent,
+        text="\n\n".join(dict.fromkeys(filter(None, texts))),
+        time=time,
+        unread=tuple(name for name in filled if name not in used),
+    )
 
 
-def find_value(row: Row, names: Sequence[str]) -> str:
-    """Find the first of some columns that has a value, as text."""
-    value = next((row[name] for name in names if row.get(name) not in (None, "", b"")), "")
+def read_text(value: object) -> str:
+    """Read a column as text that can be written."""
     return show(value).encode("utf-8", "replace").decode()
 
 
@@ -159,19 +183,19 @@ def refuse_row(row: NoteRow, config: Config, seen: Collection[tuple[str, str]]) 
     return next((name for name, applies in reasons.items() if applies), "")
 
 
-def find_time(row: Row) -> datetime | None:
-    """Find when a row was last changed, else when it was made; None where neither is a time."""
+def find_time(row: Row) -> tuple[str, datetime | None]:
+    """Find when a row was last changed, else when it was made, and the column; None where neither is a time."""
     for name in TIMES:
         value = row.get(name)
         try:
             if isinstance(value, int | float):
-                return datetime.fromtimestamp(value, UTC)
+                return name, datetime.fromtimestamp(value, UTC)
             moment = datetime.fromisoformat(show(value).strip()) if value else None
             if moment:
-                return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+                return name, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
         except (ValueError, OverflowError, OSError):
             continue
-    return None
+    return "", None
 
 
 def make_parts(text: str) -> list[str]:
@@ -240,7 +264,7 @@ def find_known_facts(text: str) -> set[tuple[str, str]]:
 def upgrade_notes(folder: str, root: str, config: Config, now: datetime) -> list[str]:
     """Import long-term memory of a state that was a database of SPEC-010; returns the lines of the report.
 
-    The table then has the name old_…, so that it happens once. What cannot be done now is tried with the next start.
+    The table is removed then, so that it happens once. What cannot be done now is tried with the next start.
     """
     path = os.path.join(folder, STATE_FILE)
     if not has_notes(path):
@@ -249,24 +273,72 @@ def upgrade_notes(folder: str, root: str, config: Config, now: datetime) -> list
         with use_state(folder) as state:
             if not has_table(state, NOTES):
                 return []
-            report = import_notes(read_rows(path)[NOTES], root, config, now)
-            set_aside(state)
+            rows = read_rows(path)[NOTES]
+            report = import_notes(rows, root, config, now)
+            set_aside(state, rows, config)
     except InputError as error:
         return [f"{NOTES} is not imported yet: {error}"]
     return [f"{NOTES}: {show_count(report.saved, 'entry', 'entries')} imported", *report.list_lines()]
 
 
-def set_aside(state: sqlite3.Connection) -> None:
-    """Give the table another name, unless another process did."""
+def set_aside(state: sqlite3.Connection, rows: Iterable[Row], config: Config) -> None:
+    """Delete the rows of a state that were imported, and move the others to the table old_…, which is imported by hand.
+
+    A row that another program has written since stays where it is, until the next start.
+    """
+    found = {freeze_row(row): refuse_row(read_note_row(row, 0), config, ()) for row in rows}
+    refused = {row for row, reason in found.items() if reason}
+    imported = found.keys() - refused
+    state.text_factory = decode_text
+    state.execute("PRAGMA secure_delete=ON")  # a forgotten entry must not stay in free pages
     state.execute("BEGIN IMMEDIATE")
     try:
-        if has_table(state, NOTES):
-            state.execute(f"ALTER TABLE {NOTES} RENAME TO old_{NOTES}")
+        for table in (OLD_NOTES, NOTES):
+            for number, row in list_numbered(state, table):
+                left = table == NOTES and freeze_row(row) in refused
+                if left:
+                    keep_row(state, number, list(row))
+                if left or freeze_row(row) in imported:
+                    state.execute(f"DELETE FROM {table} WHERE rowid = ?", (number,))
+        if has_table(state, NOTES) and not list_numbered(state, NOTES):
+            state.execute(f"DROP TABLE {NOTES}")
         state.execute("COMMIT")
     except BaseException:
         if state.in_transaction:
             state.execute("ROLLBACK")
         raise
+
+
+def freeze_row(row: Row) -> tuple[tuple[str, object], ...]:
+    """Make a row a value that can be compared."""
+    return tuple(row.items())
+
+
+def list_numbered(state: sqlite3.Connection, table: str) -> list[tuple[int, Row]]:
+    """List the rows of a table, each with its number in the file; a missing table has none."""
+    if not has_table(state, table):
+        return []
+    found = state.execute(f"SELECT rowid, * FROM {table}")
+    names = [column[0] for column in found.description][1:]
+    return [(number, dict(zip(names, values, strict=True))) for number, *values in found]
+
+
+def keep_row(state: sqlite3.Connection, number: int, names: Sequence[str]) -> None:
+    """Copy a row to the table old_…, which is made or gets more columns if need be."""
+    if not has_table(state, OLD_NOTES):
+        state.execute(f"CREATE TABLE {OLD_NOTES} AS SELECT * FROM {NOTES} WHERE 0")
+    known = {name for (name,) in state.execute("SELECT name FROM pragma_table_info(?)", (OLD_NOTES,))}
+    for name in names:
+        if name not in known:
+            state.execute(f"ALTER TABLE {OLD_NOTES} ADD COLUMN {quote_column(name)}")
+    columns = ", ".join(map(quote_column, names))
+    state.execute(f"INSERT INTO {OLD_NOTES} ({columns}) SELECT {columns} FROM {NOTES} WHERE rowid = ?", (number,))
+
+
+def quote_column(name: str) -> str:
+    """Write the name of a column in SQL."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def has_notes(path: str) -> bool:
