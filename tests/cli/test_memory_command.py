@@ -235,3 +235,19 @@ def test_own_files_are_private(say, folder):
     """A file of somebody's own memory is readable by nobody else on the machine."""
     path = say("memory", "save", "A wish.", "--user", "bob").out.removeprefix("saved: own/").strip()
     assert (folder / "users/bob/memory" / path).stat().st_mode & 0o777 == 0o600
+
+
+def test_entry_without_text_is_not_promoted(say, folder):
+    """An entry without text cannot be promoted; the message says how to remove it."""
+    write_files(folder, {"memory/social/inbox/bob/x.md": "---\nauthor: bob\n---\n"})
+    answer = say("memory", "review", "social/inbox/bob/x.md", "--promote", "memories.json")
+    assert answer.code == 2
+    assert "has no text to promote; remove it with: foreword memory forget social/inbox/bob/x.md" in answer.err
+
+
+def test_only_the_owner_promotes(say, folder):
+    """Somebody else who sees an entry is told that only the owner promotes it."""
+    write_files(folder, {"memory/social/inbox/bob/x.md": "Rye.\n"})
+    answer = say("memory", "review", "social/inbox/bob/x.md", "--promote", "--user", "bob")
+    assert answer.code == 2
+    assert "only the owner promotes an entry" in answer.err

@@ -84,7 +84,8 @@ def test_own_memory_of_another_that_quotes_them(people):
     text = Path(people.folder, "users/carol/memory", entry.removeprefix("own/")).read_text()
     assert PLACE in text
     assert "carol noted it" in text
-    assert any(one.startswith("users/carol/memory/hand.md was written by hand") for one in report.stays)
+    assert "the own memory of carol repeats words of theirs; ask carol to edit it" in report.stays
+    assert not any("hand.md" in one for one in report.stays)
 
 
 def test_bytes_of_earlier_removals_go_too(people):

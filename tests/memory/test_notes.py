@@ -359,7 +359,7 @@ def test_only_the_owner_adds(ws: Workspace) -> None:
     path = save(ws, "Bob may use the car.")
     for person, level in (("bob", Trust.FAMILIAR), ("alice", Trust.FAMILIAR), ("carol", Trust.FULL)):
         for work in (ws.memory.preview, ws.memory.promote):
-            with pytest.raises(InputError, match=r"^there is no entry"):
+            with pytest.raises(Forbidden, match=r"^only the owner promotes an entry"):
                 work(path, "social/PEOPLE.md", Audience(clearance=level), person, "The house")
 
 

@@ -102,7 +102,7 @@ def test_lines(ws: Workspace) -> None:
     part = get(ws, "MEMORY.md", **{"from": 2, "lines": 2})
     assert (part.text, part.first, part.last, part.more) == ("two\nthree", 2, 3, "")
     assert get(ws, "MEMORY.md", **{"from": 3, "lines": 99}).more == ""
-    with pytest.raises(InputError, match=r"^there are only 4 lines$"):
+    with pytest.raises(InputError, match=r"^the last line is 4$"):
         get(ws, "MEMORY.md", **{"from": 5})
 
 

@@ -11,6 +11,7 @@ from foreword.erasure.person import Person
 from foreword.erasure.remembered import list_additions, list_entries, list_memories, read_whole
 from foreword.events.forgetting import ASIDE, list_names
 from foreword.memory.notes import remove_added
+from foreword.sources.own_memory import find_own_person
 from foreword.sources.provenance import find_author
 
 CONFIG = "foreword.yaml"
@@ -77,7 +78,14 @@ def list_written(bases: Bases, person: Person) -> Iterator[str]:
     paths = [path for path in list_memories(bases.root) if path not in own and not find_author(path)]
     if os.path.isfile(os.path.join(bases.root, "MEMORY.md")):
         paths.append("MEMORY.md")
+    others: set[str] = set()
     for path in paths:
         text = remove_added(read_whole(os.path.join(bases.root, path)), person.names)
-        if blotter.wipe(text) != text:
+        if blotter.wipe(text) == text:
+            continue
+        if other := find_own_person(path):  # names of files are private as well
+            others.add(other)
+        else:
             yield f"{path} was written by hand and repeats words of theirs; edit it there"
+    for other in sorted(others):
+        yield f"the own memory of {other} repeats words of theirs; ask {other} to edit it"

@@ -439,11 +439,14 @@ class Memory:
         """Find an entry that waits for review, as what it becomes once a person has confirmed it."""
         self._files.refresh(now=True)
         place = f"memory/{path}"
-        may = self.may_promote(person, audience.clearance)
-        document = self._files.read(place) if may and place in self._list_for(path, audience) else None
+        document = self._files.read(place) if place in self._list_for(path, audience) else None
         origin = find_provenance(place, document) if isinstance(document, Document) else None
         if not isinstance(document, Document) or origin is None:
             raise InputError(f"there is no entry {show_name(path)} that waits for review")
+        if not self.may_promote(person, audience.clearance):
+            raise Forbidden("only the owner promotes an entry, in a private conversation")
+        if not document.body.strip():
+            raise InputError(f"{path} has no text to promote; remove it with: foreword memory forget {path}")
         return Confirmed(text=document.body, origin=origin, by=self._write_confirmation(person))
 
     def _plan(self, target: str, heading: str, entry: Confirmed) -> tuple[str | None, str]:

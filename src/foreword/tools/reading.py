@@ -205,7 +205,7 @@ def cut(text: str, first: int, lines: int | None, assembly: Assembly, opening: s
     """Take lines from a text, as many as one answer holds, and say how to go on."""
     every = [bound(line) for line in text.split("\n")]
     if first > len(every):
-        raise InputError(f"there are only {len(every):,} lines")
+        raise InputError(f"the last line is {len(every):,}")
     wanted = every[first - 1 : first - 1 + lines if lines else None]
     taken: list[str] = []
     tokens = 0
