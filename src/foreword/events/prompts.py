@@ -228,7 +228,7 @@ def find_prompt_at(connection: sqlite3.Connection, reader: Reader, moment: datet
 
 
 def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> Sent | None:
-    """Read a prompt whose event the reader was shown, unless it is above their clearance or of another's private turn."""
+    """Read a prompt whose event the reader was shown; not one above their clearance or of another's private turn."""
     prompt = connection.execute("SELECT id, facts FROM prompts WHERE hash = ?", (key,)).fetchone()
     if prompt is None:
         return None

@@ -1,8 +1,8 @@
 """Past conversations as a reader may see them: a list with titles, and the messages of one.
 
-A reader sees sessions at or below their current clearance. A private session is shown to its person alone. At full trust
-in private a reader sees every message of a room. Any other reader sees their messages and the replies to them; in a room,
-only those of that room.
+A reader sees sessions at or below their current clearance. A private session is shown to its person alone. At full
+trust in private a reader sees every message of a room. Any other reader sees their messages and the replies to them;
+in a room, only those of that room.
 """
 
 import sqlite3

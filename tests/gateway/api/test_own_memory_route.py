@@ -144,7 +144,7 @@ def test_arguments_of_the_log(house):
 
 
 def test_a_price_confirms_no_guess(house):
-    """The owner learns nothing of a file of another's own memory by its price, whether their text is the file's or not."""
+    """The owner learns nothing of a file of another's own memory by its price, be their guess right or wrong."""
     Path(house.workspace.files.root, "users/mia/memory/CLUB.md").write_text("# Riding\n\nOn Friday.\n")
     Path(house.workspace.files.root, "users/ada/memory").mkdir(parents=True)
     Path(house.workspace.files.root, "users/ada/memory/MINE.md").write_text("# Tax\n\nIn May.\n")
@@ -161,6 +161,22 @@ def test_a_price_confirms_no_guess(house):
                 f"{path} is in no prompt of ada: it is another person's own memory"
             }
         assert ada.post("/api/price", json={"path": "users/ada/memory/MINE.md"}).status_code == 200
+    assert main(["-w", house.workspace.files.root, "price", "users/mia/memory/CLUB.md"]) == 2
+    assert main(["-w", house.workspace.files.root, "price", "users/ada/memory/MINE.md"]) == 0
+
+
+def test_a_prompt_at_the_shell(house, capsys):
+    """`foreword trace --prompt` shows the prompt of a private turn to its person, and not to the owner."""
+    house.gateway.listeners.recorder.flush(60)
+    house.gateway.listeners.prompts.flush()
+    with house.ask_as("mia") as mia:
+        turn = mia.get("/api/events", params={"type": "prompt_built", "limit": 200}).json()["events"][-1]["trace_id"]
+    shell = ["-w", house.workspace.files.root, "trace", turn]
+    assert main([*shell, "--prompt"]) == 2
+    assert "no prompt of such a turn is recorded" in capsys.readouterr().err
+    assert main(shell) == 0
+    assert main([*shell, "--prompt", "--reader", "mia"]) == 0
+    assert "own/PRESENT-FOR-ADA.md" in capsys.readouterr().out
 
 
 def test_a_damaged_file(house):
