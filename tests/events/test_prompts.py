@@ -72,6 +72,13 @@ def test_by_time(kept):
     assert find_prompt_at(kept.connection, OWNER, now - timedelta(hours=1)) is None
 
 
+def test_by_time_leaves_out_what_is_private(kept):
+    """The last prompt of a moment is the last one that the reader may see: another's private one is passed over."""
+    assembly, _ = kept()
+    kept(user="bob")
+    assert find_prompt_at(kept.connection, OWNER, datetime.now(UTC)).hash == identify(assembly)
+
+
 def test_stored_once(kept):
     """Each distinct text is stored once: a further turn adds its own sections alone."""
     kept()
@@ -96,7 +103,9 @@ def test_another_verdict_is_another_prompt(kept):
 @pytest.mark.parametrize(
     ("reader", "seen"),
     [
-        (OWNER, {"alice", "bob", "room"}),
+        (OWNER, {"alice", "room"}),
+        (Reader(user="carol", clearance=Trust.FULL), {"room"}),
+        (Reader(user="", clearance=Trust.FULL), {"alice", "bob", "room"}),
         (Reader(user="alice", clearance=Trust.INNER), set()),
         (Reader(user="bob", clearance=Trust.FAMILIAR), {"bob", "room"}),
         (Reader(user="bob", clearance=Trust.PUBLIC), set()),
@@ -106,7 +115,10 @@ def test_another_verdict_is_another_prompt(kept):
     ],
 )
 def test_readers(kept, reader, seen):
-    """A prompt is shown to whose turn it was, or at full trust, never below the turn's clearance."""
+    """The prompt of a private turn is shown to its person, and that of a room also at full trust.
+
+    Neither is shown below the clearance of its turn. The reader without a name is the program itself.
+    """
     turns = {
         "alice": kept()[1],
         "bob": kept(user="bob")[1],
@@ -117,7 +129,7 @@ def test_readers(kept, reader, seen):
 
 def test_rows_above_the_reader(kept):
     """The table of a turn tells its own reader nothing of what was withheld, and the owner that it was."""
-    _, turn = kept(user="bob")
+    _, turn = kept(user="bob", room="kitchen", situation="group")
     bob = Reader(user="bob", clearance=Trust.FAMILIAR)
     (mine,), (whole,) = find_prompts(kept.connection, bob, turn), find_prompts(kept.connection, OWNER, turn)
     assert all(row.trust <= Trust.FAMILIAR for row in mine.rows)
@@ -191,7 +203,7 @@ def test_prune(kept):
     """Old prompts go in steps, with the texts that no other prompt has; newer ones can still be shown."""
     _, turn = kept()
     kept.connection.execute("UPDATE prompts SET last_used = '2020-01-01T00:00:00.000000Z'")
-    assembly, newer = kept(message="And now?", user="bob")
+    assembly, newer = kept(message="And now?")
     assert prune_prompts(kept.connection, datetime(2021, 1, 1, tzinfo=UTC)) == 1
     assert prune_prompts(kept.connection, datetime(2021, 1, 1, tzinfo=UTC)) == 0
     assert find_prompts(kept.connection, OWNER, turn) == []

@@ -14,8 +14,9 @@ from foreword.lint.rules import check
 from foreword.memory import Memory, Note
 from foreword.memory import memory as memory_module
 from foreword.sources import catalogue
+from foreword.sources.own_memory import hide_own_paths, locate_path
 from foreword.testing import NOON, make_workspace, write_files
-from foreword.tools import WITH_LOG
+from foreword.tools import WITH_LOG, reading
 from foreword.trust import Audience, clearance
 from foreword.words import Trust
 from foreword.workspace import open_workspace
@@ -30,7 +31,7 @@ users:
   ben: {trust: full}
   mia: {trust: inner}
   tom: {trust: familiar}
-situations: {dm: {ceiling: full}, phone: {ceiling: familiar}, group: {ceiling: full}}
+situations: {dm: {ceiling: full}, den: {ceiling: inner}, phone: {ceiling: familiar}, group: {ceiling: full}}
 rooms: {kitchen: {situation: group}, hall: {situation: dm}}
 memory: {recall: true}
 """
@@ -199,6 +200,9 @@ RULES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         "_open",
         lambda self, audience, store="": [*_open(self, audience, store), *memory_module.list_index_stores("p1", 3)],
     ),
+    "the person of memory_get": lambda patch: patch.setattr(
+        reading, "list_own", lambda _, level, files: _list_own("p1", level, files)
+    ),
     "the person of the menu": lambda patch: patch.setattr(
         catalogue, "list_own", lambda _, level, files: _list_own("p1", level, files)
     ),
@@ -214,6 +218,7 @@ def test_the_family_would_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             write_files(tmp_path, {f"users/p1/memory/full/{number}.md": f"The birthday wish zqp1n{number}qz.\n"})
             write_files(tmp_path, {f"users/p1/memory/{number}.md": f"The birthday wish zqp1n{number}qz.\n"})
             family.words["p1"].append(f"zqp1n{number}qz")
+        family.paths.append("own/full")
         RULES[rule](monkeypatch)
         assert " meets zq" in family.find_leak()
 
@@ -320,6 +325,51 @@ def test_paths(ws: Workspace, path: str) -> None:
         answer = use(ws, make_turn("tom"), name, path=path, store="social")
         assert answer.startswith("there is no ")
     assert (Path(ws.files.root) / "users/mia/memory/note.md").exists()
+
+
+def test_no_person_has_no_own_path() -> None:
+    """In a room a path of own memory is no file of a store or of a person."""
+    assert locate_path("own/note.md", "mia") == "users/mia/memory/note.md"
+    assert locate_path("own/note.md", "") == ""
+    assert locate_path("social/note.md", "") == "memory/social/note.md"
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("there is no 'own/FOR ADA.md' here", "there is no 'own/…' here"),
+        ("users/mia/memory/FOR ADA.md is not UTF-8 in line 2", "own/… is not UTF-8 in line 2"),
+        ("OSError: '/srv/ws/users/mia/memory/full/a.md': it is no file", "OSError: '/srv/ws/own/…': it is no file"),
+        ("own/familiar cannot be written", "own/… cannot be written"),
+        (
+            "memory/social/A.md and users/mia/USER.md are down/up",
+            "memory/social/A.md and users/mia/USER.md are down/up",
+        ),
+    ],
+)
+def test_hidden_paths(text: str, hidden: str) -> None:
+    """An error that others read names no file of a person's own memory, and names every other file."""
+    assert hide_own_paths(text) == hidden
+
+
+def test_a_shared_copy_says_how_it_was_learned(ws: Workspace) -> None:
+    """A shared copy has the clearance, channel, session and time of its entry; only the confirmation is new."""
+    learned = make_turn("ben", channel="sms", session="s1", now=NOON)
+    path = save(ws, learned, PRESENT)
+    later = make_turn("ben", channel="web", session="s2", now=NOON.replace(year=NOON.year + 1))
+    first = use(ws, later, "share_memory", path=path, store="shared").removeprefix("Shared as ").partition(",")[0]
+    low = make_turn("ben", situation="den")  # a turn whose clearance is lower than that of the text
+    second = use(ws, low, "share_memory", path=first, store="social").removeprefix("Shared as ").partition(",")[0]
+    for copy in (first, second):
+        text = (Path(ws.files.root) / "memory" / copy).read_text()
+        assert [line for line in text.splitlines() if ": " in line] == [
+            'author: "ben"',
+            'clearance: "full"',
+            'channel: "sms"',
+            'session: "s1"',
+            f'time: "{NOON.isoformat(timespec="seconds")}"',
+            'confirmed: "ben"',
+        ]
 
 
 def test_levels(ws: Workspace) -> None:

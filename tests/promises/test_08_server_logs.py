@@ -19,6 +19,7 @@ def test_lines_have_times_and_no_json(tmp_path):
     )
 
     async def talk(house):
+        await say(house, "Look", situation="group")
         await say(house, "Go")
         (tmp_path / "SOUL.md").write_text("Loud.\n")
         await say(house, "And again")
@@ -28,6 +29,7 @@ def test_lines_have_times_and_no_json(tmp_path):
     script = (
         Says(calls=(Called(name="memory_search", arguments={"query": "plum tree", "limit": 3}),)),
         Says(calls=(Called(name="task_write", arguments={"tasks": [{"title": "Dig", "status": "active"}]}),)),
+        Says(text="Yes."),
         Says(text="Yes."),
         Says(text="Yes."),
     )

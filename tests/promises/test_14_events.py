@@ -276,14 +276,20 @@ def test_arguments_are_off_by_default(tmp_path):
 
 
 def test_arguments_are_recorded_without_secrets(tmp_path):
-    """With `events.arguments` calls and memory searches have their arguments; secrets are redacted."""
+    """With `events.arguments` calls and memory searches of a group have their arguments; secrets are redacted."""
     config = configure(tmp_path, "events: {arguments: true}\n")
+
+    async def talk(house):
+        await say(house, "Look", situation="group")
+        await say(house, "Go")
+
     script = (
         call("memory_search", query="plum tree"),
+        Says(text="No."),
         call("box_fine", command="ls", password="hunter2", header=f"Bearer {SECRET}"),
         Says(text="No."),
     )
-    run_house(tmp_path / "w", lambda house: say(house, "Go"), *script, config=config)
+    run_house(tmp_path / "w", talk, *script, config=config)
     (searched,) = read_events(tmp_path / "w", event_type="memory_search")
     assert searched["metadata"]["arguments"] == {"query": "plum tree"}
     first, second = read_events(tmp_path / "w", event_type="tool_call")
@@ -300,8 +306,8 @@ def test_forgetting_a_person_covers_arguments(tmp_path, capsys):
     config = CONFIG + "events: {arguments: true}\n"
 
     async def talk(house):
-        await say(house, words, user="bob")
-        await say(house, "What did bob say?")
+        await say(house, words, user="bob", situation="group")
+        await say(house, "What did bob say?", situation="group")
 
     script = (
         call("memory_search", query="own words of bob here"),

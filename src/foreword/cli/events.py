@@ -68,7 +68,7 @@ class Desk:
 def add_reader_options(parser: ArgumentParser) -> None:
     """Add the options that say whose eyes a command looks with."""
     group = parser.add_argument_group("whose eyes")
-    group.add_argument("--reader", metavar="NAME", help="the person who asks; else the owner, who sees everything")
+    group.add_argument("--reader", metavar="NAME", help="the person who asks; else the owner, who sees every event")
     group.add_argument("--room", metavar="NAME", default="", help="ask in this room, where everybody reads the answer")
 
 

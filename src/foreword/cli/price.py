@@ -74,7 +74,7 @@ def find_edit(args: Namespace, workspace: "Workspace") -> "Edit":
         path = os.path.relpath(place, root).replace(os.sep, "/")
     elif os.path.isabs(args.file):
         raise InputError(f"{args.file} is not in the workspace {root}")
-    return find_edit(workspace, path, text)
+    return find_edit(workspace, path, workspace.config.owner, text)
 
 
 def read_state(args: Namespace, workspace: "Workspace", now: datetime) -> "Known":

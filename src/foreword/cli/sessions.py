@@ -157,8 +157,9 @@ COMMAND = Command(
     arguments="[ACTION] [SESSION]",
     summary="list past conversations, and show one",
     description="List past conversations with their first words, and show what was said in one. At the shell the owner "
-    "reads and sees everything; with --reader only what that person may see: their own messages and the replies to "
-    "them, in sessions not above their current clearance.",
+    "reads: the rooms, and their own private conversations. With --reader it is what that person may see: their own "
+    "messages and the replies to them, in sessions not above their current clearance. A private conversation is shown "
+    "to its person alone.",
     examples=(
         "foreword sessions",
         "foreword sessions show 5fa0da3c",

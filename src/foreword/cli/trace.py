@@ -121,7 +121,8 @@ COMMAND = Command(
     summary="show everything that one turn did",
     description="Print the tree of a turn: trust, prompt, calls, tools and replies, with times, tokens, cost and "
     "errors. A turn's id is the one that foreword logs shows; with --at it is the turn that was sent last by then, "
-    "where a minute or a day is meant to its end. Another's turn is like one that does not exist.",
+    "where a minute or a day is meant to its end. Another's turn is like one that does not exist. The "
+    "prompt of a private turn is shown to its person alone: write --reader NAME.",
     examples=(
         "foreword trace 3f2a9c01",
         "foreword trace 3f2a9c01 --json",

@@ -22,6 +22,11 @@ ASIDE = re.compile(rf"{re.escape(FILE)}\.damaged-[0-9TZ-]+")
 GAP = r"\W+"
 LEAD = r"[ \t>#*•–-]*"
 ARGUMENTS = '"arguments":'  # in the metadata of an event
+REPLACE = "UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHERE id = ?"
+# Older prompts do not name the person of a private conversation.
+PIECES = """
+SELECT prompt_id, position, coalesce(json_extract(facts, '$.person'), json_extract(facts, '$.clearance.user'))
+FROM prompt_pieces JOIN prompts ON prompts.id = prompt_id WHERE section_id = ?"""
 
 
 @frozen(eq=True)
@@ -30,6 +35,9 @@ class Forgotten:
 
     path: str
     """As the prompts name it: the store, then the file."""
+    person: str = ""
+    """The person whose own memory it was: only their private prompts can have it, and another's may name the same
+    path. Nothing for a memory of a store."""
     text: str = ""
     """Its words, where they may be looked for everywhere. Whoever is not the owner is believed for the path alone:
     with words of their own choice they could find out, and wipe out, what prompts of others say."""
@@ -66,14 +74,15 @@ def forget(connection: sqlite3.Connection, forgotten: Forgotten) -> int:
     """
     wipe = make_wipe(forgotten)
     connection.execute("PRAGMA secure_delete=ON")
-    changed = forget_prompts(connection, wipe) + forget_arguments(connection, wipe)
+    changed = forget_prompts(connection, wipe, forgotten.person)
+    changed += forget_arguments(connection, wipe, forgotten.person)
     if changed:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return changed
 
 
-def forget_prompts(connection: sqlite3.Connection, wipe: Callable[[str], str]) -> int:
-    """Remove a memory from every recorded prompt."""
+def forget_prompts(connection: sqlite3.Connection, wipe: Callable[[str], str], person: str) -> int:
+    """Remove a memory from every recorded prompt, or from those of one person."""
     changed, last = 0, 0
     while rows := connection.execute(
         "SELECT id, text FROM sections WHERE id > ? ORDER BY id LIMIT ?", (last, STEP)
@@ -82,17 +91,41 @@ def forget_prompts(connection: sqlite3.Connection, wipe: Callable[[str], str]) -
         found = [(after, row) for row, before in rows if (after := blot_whole(before, wipe)) != before]
         if found:
             with writing(connection):
-                connection.executemany("UPDATE sections SET text = ?, hash = NULL, forgotten = 1 WHERE id = ?", found)
-        changed += len(found)
+                for after, row in found:
+                    part = split_off(connection, row, person) if person else row
+                    if part is not None:
+                        connection.execute(REPLACE, (after, part))
+                        changed += 1
     return changed
 
 
-def forget_arguments(connection: sqlite3.Connection, wipe: Callable[[str], str]) -> int:
-    """Remove a memory from the recorded arguments of tools; without `events.arguments` there are none."""
+def split_off(connection: sqlite3.Connection, section: int, person: str) -> int | None:
+    """Give a person's private prompts a row of their own for a text that prompts of others have as well.
+
+    Return the row that only this person's prompts have, or None where none of them has the text.
+    """
+    pieces = connection.execute(PIECES, (section,)).fetchall()
+    mine = [(prompt, position) for prompt, position, whose in pieces if whose == person]
+    if not mine or len(mine) == len(pieces):
+        return section if mine else None
+    made = connection.execute("INSERT INTO sections (text) VALUES ('')").lastrowid
+    connection.executemany(
+        "UPDATE prompt_pieces SET section_id = ? WHERE prompt_id = ? AND position = ?",
+        [(made, *place) for place in mine],
+    )
+    return made
+
+
+def forget_arguments(connection: sqlite3.Connection, wipe: Callable[[str], str], person: str) -> int:
+    """Remove a memory from the recorded arguments of tools, or from those of one person's calls.
+
+    Without `events.arguments` there are none.
+    """
     changed, last = 0, 0
     while rows := connection.execute(
-        "SELECT id, metadata FROM events WHERE id > ? AND instr(metadata, ?) ORDER BY id LIMIT ?",
-        (last, ARGUMENTS, STEP),
+        "SELECT id, metadata FROM events WHERE id > ?1 AND instr(metadata, ?2) AND (?3 = '' OR user_id = ?3)"
+        " ORDER BY id LIMIT ?4",
+        (last, ARGUMENTS, person, STEP),
     ).fetchall():
         last = rows[-1][0]
         found = [

@@ -18,7 +18,7 @@ from foreword.events.moment import stamp
 from foreword.events.question import find_trace
 from foreword.events.row import INSERT, Report, clean
 from foreword.events.sent import Piece, Sent, describe, identify, take_apart
-from foreword.events.visible import visible
+from foreword.events.visible import reads_words, visible
 from foreword.frozen import frozen
 from foreword.store.open import FILE, Opened, is_passing, open_events
 from foreword.store.open import identify as tell_file
@@ -217,23 +217,25 @@ def find_prompts(connection: sqlite3.Connection, reader: Reader, turn: str) -> l
 
 
 def find_prompt_at(connection: sqlite3.Connection, reader: Reader, moment: datetime) -> Sent | None:
-    """Find what the model saw last at a moment, among the turns that the reader may see."""
+    """Find what the model saw last at a moment, among the prompts that the reader may see."""
     where, values = visible(reader)
-    row = connection.execute(
+    rows = connection.execute(
         "SELECT prompt_hash FROM events INDEXED BY idx_events_type WHERE event_type = 'prompt_built'"  # noqa: S608
-        f" AND timestamp <= ? AND prompt_hash IS NOT NULL AND {where} ORDER BY timestamp DESC, id DESC LIMIT 1",
+        f" AND timestamp <= ? AND prompt_hash IS NOT NULL AND {where} ORDER BY timestamp DESC, id DESC",
         [stamp(moment), *values],
-    ).fetchone()
-    return read_prompt(connection, reader, row[0]) if row else None
+    )
+    return next((sent for row in rows if (sent := read_prompt(connection, reader, row[0]))), None)
 
 
 def read_prompt(connection: sqlite3.Connection, reader: Reader, key: str) -> Sent | None:
-    """Read a prompt whose event the reader was shown; one that was made for a higher clearance is not."""
+    """Read a prompt whose event the reader was shown; not one above their clearance or of another's private turn."""
     prompt = connection.execute("SELECT id, facts FROM prompts WHERE hash = ?", (key,)).fetchone()
     if prompt is None:
         return None
     facts = json.loads(prompt[1])
     if Trust[facts["clearance"]["level"].upper()] > reader.clearance:
+        return None
+    if not reads_words(reader, facts.get("person", facts["clearance"]["user"])):  # older prompts do not name the person
         return None
     rows = connection.execute(
         "SELECT kind, block, name, tokens, text, forgotten FROM prompt_pieces JOIN sections ON sections.id = section_id"

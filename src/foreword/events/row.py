@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from foreword.events.event import CATEGORIES, Context, Event, Level, Usage
 from foreword.events.redact import MARGIN, REDACTED, announces_secret, redact
+from foreword.sources.own_memory import hide_own_paths
 from foreword.words import Trust
 
 COLUMNS = (
@@ -71,7 +72,7 @@ def make_row(event: Event) -> Row:
         tokens_in,
         tokens_out,
         None if cost is None else read_amount(cost),
-        redact(str(event.error), ERROR) if event.error else None,
+        redact(hide_own_paths(str(event.error)), ERROR) if event.error else None,
         metadata,
         room,
         schedule,

@@ -17,6 +17,7 @@ from foreword.turn import Toolset
 from foreword.words import Pace, Placement, Trust, Verdict
 
 TEXT, TOOLS, REPORT = "text", "tools", "report"
+INTERNAL = ("blocks", "summary", "person")  # facts of a recorded prompt that its schema does not have
 REMEMBERED = 256  # blocks and runs that are remembered: those of a session are the same objects in every turn
 
 
@@ -79,7 +80,7 @@ class Sent:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the prompt in the schema of an assembly, with its hash."""
-        facts = {name: value for name, value in self.facts.items() if name not in ("blocks", "summary")}
+        facts = {name: value for name, value in self.facts.items() if name not in INTERNAL}
         shown = {"schema": SCHEMA, "hash": self.hash, "forgotten": self.forgotten, **facts, "text": self.text}
         return {**shown, "sections": [show_row(row) for row in self.rows], "blocks": self.blocks}
 
@@ -91,6 +92,7 @@ def identify(assembly: Assembly) -> str:
         assembly.terms.meter.facts.name,
         assembly.plan.blueprint.name,
         *(str(part) for part in (clearance.level, clearance.user, clearance.ceiling, clearance.reason, turn.agent)),
+        assembly.audience.person,
         str(assembly.conversation),
         *assembly.terms.tools.schemas,
         *(str(ttl) for ttl in assembly.marks),
@@ -169,7 +171,7 @@ def describe(assembly: Assembly) -> dict[str, Any]:
     """Describe what the pieces do not say."""
     kept = {name: value for name, value in assembly.tell_facts().items() if name not in ("schema", "text")}
     blocks = [{name: value for name, value in block.items() if name != "text"} for block in assembly.tell_blocks()]
-    return {**kept, "blocks": blocks, "summary": assembly.summary}
+    return {**kept, "blocks": blocks, "summary": assembly.summary, "person": assembly.audience.person}
 
 
 def read_row(row: Mapping[str, Any]) -> Row:

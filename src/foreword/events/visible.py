@@ -1,4 +1,4 @@
-"""Who may read a row: the one condition that every question about events carries in its SQL."""
+"""Who may read a row of the log, and who may read the words of a turn."""
 
 from typing import Any
 
@@ -9,6 +9,16 @@ from foreword.words import Trust
 def sees_all(reader: Reader) -> bool:
     """Whether a reader is told every row, so that how many there are is no secret."""
     return reader.clearance is Trust.FULL and not reader.room
+
+
+def reads_words(reader: Reader, person: str) -> bool:
+    """Whether a reader is shown the prompt and the reply of a turn; those of a private turn only its person is.
+
+    `person` is the person of a private conversation, and empty in a room. A reader without a name has full trust only
+    inside the program, as in an erasure.
+    """
+    inside = not reader.user and reader.clearance is Trust.FULL
+    return not person or inside or (reader.user == person and not reader.room)
 
 
 def visible(reader: Reader) -> tuple[str, list[Any]]:

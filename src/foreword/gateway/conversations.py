@@ -1,14 +1,15 @@
 """Past conversations as a reader may see them: a list with titles, and the messages of one.
 
-A reader sees sessions at or below their current clearance. At full trust in private they see every message. Any other
-reader sees their messages and the replies to them; in a room, only those of that room.
+A reader sees sessions at or below their current clearance. A private session is shown to its person alone. At full
+trust in private a reader sees every message of a room. Any other reader sees their messages and the replies to them;
+in a room, only those of that room.
 """
 
 import sqlite3
 from collections.abc import Sequence
 
 from foreword.events.event import Reader
-from foreword.events.visible import sees_all
+from foreword.events.visible import reads_words, sees_all
 from foreword.frozen import frozen
 from foreword.gateway.message import State
 from foreword.gateway.session import COLUMNS, Session, read_session
@@ -75,7 +76,8 @@ def list_readable(state: sqlite3.Connection, reader: Reader) -> Sequence[Session
             OR EXISTS (SELECT 1 FROM turns WHERE turns.session_id = sessions.id AND turns.user_id = ?4)))
     ORDER BY used DESC, id"""
     given = (int(reader.clearance), reader.room, sees_all(reader), reader.user)
-    return [read_session(row) for row in state.execute(asked, given)]
+    found = map(read_session, state.execute(asked, given))
+    return [one for one in found if reads_words(reader, one.lane.person)]
 
 
 def read_conversation(state: sqlite3.Connection, reader: Reader, session: Session) -> Conversation:

@@ -15,6 +15,7 @@ from foreword.ledger.calibration import Calibration
 from foreword.prices import Request, estimate, find_prices, measure_prefix
 from foreword.sources.document import Trouble
 from foreword.sources.files import LARGEST
+from foreword.sources.own_memory import find_own_person
 from foreword.sources.trace import is_internal
 from foreword.tools.equipped import find_equipped
 from foreword.turn import Turn
@@ -62,12 +63,17 @@ class Fresh:
     """What each further call costs."""
 
 
-def find_edit(workspace: Workspace, path: str, text: str | None = None) -> Edit:
-    """Find an edit: the text of a file as it is on the disk, or one that it would have."""
+def find_edit(workspace: Workspace, path: str, asker: str, text: str | None = None) -> Edit:
+    """Find an edit: the text of a file as it is on the disk, or one that it would have.
+
+    A file of a person's own memory is opened for that person alone.
+    """
     files = workspace.files
     place = files.locate(path)
     if is_internal(path):
         raise InputError(f"{path} is in no prompt: it is a part of the configuration or the state")
+    if {find_own_person(path), find_own_person(files.find_target(path))} - {"", asker}:
+        raise InputError(f"{path} is in no prompt of {asker}: it is another person's own memory")
     if os.path.isdir(place):
         raise InputError(f"{path} is a folder; name a file in it")
     if text is not None:

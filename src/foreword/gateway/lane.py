@@ -21,6 +21,11 @@ class Lane:
     """Nobody in a room: there everybody of one clearance shares a session."""
 
     @property
+    def person(self) -> str:
+        """The person of a private conversation; nothing where others read the reply."""
+        return "" if self.room else self.user
+
+    @property
     def key(self) -> tuple[str, str, str, int, str]:
         """The lane as a row has it."""
         return (self.agent, self.channel, self.room, int(self.clearance), self.user)

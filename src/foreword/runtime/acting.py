@@ -17,6 +17,7 @@ from foreword.runtime.calls import Asked, Malformed
 from foreword.runtime.consent import Call, Objection, find_objection
 from foreword.runtime.ears import Ears
 from foreword.runtime.failing import ToolFailed
+from foreword.sources.own_memory import hide_own_paths
 from foreword.store.schema import StoreError
 from foreword.tools import Answer, Reading
 from foreword.tools.telling import tell_answer
@@ -27,6 +28,7 @@ LONGEST = 40_000  # characters of one result
 LONGEST_NAME = 100
 LONGEST_REASON = 300  # characters of a reason in the event log
 MIN_HIDDEN_CHARS = 3  # a shorter argument says too little to be hidden, and hides too much of a reason
+PRIVATE_KINDS = ("memory", "reading")  # tools whose arguments are the words and paths of a person's own memory
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 WORD = re.compile(r"\w{3,}")
 HERE: ContextVar[Teller] = ContextVar("here")
@@ -103,14 +105,28 @@ async def act(turn: Teller, bench: Bench, asked: Asked | Malformed, call: str) -
 
 def list_arguments(bench: Bench, asked: Asked | Malformed) -> dict[str, Any]:
     """Return the arguments of a call as facts of its event, where the owner has them recorded."""
-    if not bench.records_arguments or not isinstance(asked, Asked):
+    if not isinstance(asked, Asked) or not records(bench, asked):
         return {}
     return {"arguments": dict(asked.arguments)}
 
 
+def records(bench: Bench, asked: Asked) -> bool:
+    """Whether the event log gets the arguments of a call.
+
+    It gets none of memory tools in a private conversation, nor of a name that no tool has: others read the log.
+    """
+    kind = next((tool.kind for tool in bench.assembly.terms.tools.tools if tool.name == asked.name), None)
+    private = bool(bench.assembly.audience.person) and kind in (None, *PRIVATE_KINDS)
+    return bench.records_arguments and not private
+
+
 def hide_arguments(reason: str, bench: Bench, asked: Asked | Malformed) -> str:
-    """Hide the arguments that a reason quotes, unless the owner has them recorded: they may hold what people said."""
-    if bench.records_arguments or not isinstance(asked, Asked):
+    """Hide the arguments that a reason quotes, unless they are recorded: they may hold what people said.
+
+    A path of a person's own memory is always hidden.
+    """
+    reason = hide_own_paths(reason)
+    if not isinstance(asked, Asked) or records(bench, asked):
         return reason
     texts = sorted(
         {text for text in list_texts(asked.arguments) if len(text) >= MIN_HIDDEN_CHARS}, key=len, reverse=True

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from foreword.errors import PathRefused
 from foreword.sources.document import Document, Trouble, parse_document
-from foreword.sources.own_memory import is_memory
+from foreword.sources.own_memory import find_own_person, is_memory
 from foreword.sources.validity import find_fault
 
 LARGEST = 4_000_000  # bytes of one file; nothing beyond this belongs in a prompt
@@ -86,14 +86,18 @@ class Files:
 
     @property
     def faults(self) -> Mapping[str, Trouble]:
-        """What is wrong with edited texts whose last good one is still in force, by their paths."""
+        """What is wrong with edited texts whose last good one is still in force, by their paths.
+
+        The owner and the log are told of them, so a person's own memory is left out: its menu tells that person.
+        """
         with self._lock:
             beyond = [
                 (f"{visited.root}/{path}", one)
                 for visited in self._visited.values()
                 for path, one in visited.faults.items()
             ]
-            return {**self._faults, **dict(beyond)}
+            ours = {path: one for path, one in self._faults.items() if not find_own_person(path)}
+            return {**ours, **dict(beyond)}
 
     @property
     def losses(self) -> Mapping[str, Trouble]:

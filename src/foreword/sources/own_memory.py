@@ -4,12 +4,16 @@ An entry that an agent saves lies in `users/NAME/memory/LEVEL/`, by the clearanc
 of `users/NAME/memory/` were written by hand and need `familiar`.
 """
 
+import re
+
 from foreword.words import Trust
 
 OWN_STORE = "own"  # the name of each person's own memory, in a search and on the menu
 PEOPLE, FOLDER, STORES = "users", "memory", "memory/"
 LEVELS = (Trust.FAMILIAR, Trust.INNER, Trust.FULL)
 NAMED = {str(level): level for level in LEVELS}
+# A name may have spaces, so a path reaches to its .md, or to the next space where the line has none.
+PATHS = re.compile(rf"""\b(?:{OWN_STORE}|{PEOPLE}/[^/\n'"]+/{FOLDER})/(?:[^\n'"]*?\.md\b|[^\s'"]+)""", re.IGNORECASE)
 
 
 def find_own_folder(person: str) -> str:
@@ -52,10 +56,20 @@ def show_path(path: str) -> str:
     return path.replace(find_own_folder(person), OWN_STORE, 1) if person else path.removeprefix(STORES)
 
 
+def hide_own_paths(text: str) -> str:
+    """Hide the paths of people's own memory in a text that others read."""
+    return PATHS.sub(f"{OWN_STORE}/…", text)
+
+
 def locate_path(shown: str, person: str) -> str:
-    """Return the file of a path that was shown to a person, or to a room if none is named."""
+    """Return the file of a path that was shown to a person, or to a room if none is named.
+
+    For a room `own/…` is no file: the answer is empty, as no store has that name.
+    """
     store, _, rest = shown.partition("/")
-    return f"{find_own_folder(person)}/{rest}" if store == OWN_STORE and person else f"{STORES}{shown}"
+    if store != OWN_STORE:
+        return f"{STORES}{shown}"
+    return f"{find_own_folder(person)}/{rest}" if person else ""
 
 
 def list_index_stores(person: str, clearance: Trust) -> list[str]:

@@ -3,15 +3,16 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from foreword.assembly import Assembly
 from foreword.errors import Forbidden, InputError, UnknownName, show_name
-from foreword.memory import Hit, Memory, Note
+from foreword.memory import Entry, Hit, Memory, Note
 from foreword.memory.snippet import find_snippet
 from foreword.sources.document import one_line
 from foreword.sources.ground import Ground
-from foreword.sources.own_memory import find_own_person, locate_path
+from foreword.sources.own_memory import find_own_level, find_own_person, locate_path
 from foreword.sources.provenance import find_author
 from foreword.sources.section import write_get
 from foreword.tools.answer import Answer
@@ -22,6 +23,7 @@ from foreword.words import Trust
 SNIPPET = 200  # characters of a result
 RESULTS = 5
 READ = 2_000  # tokens of what read_memory shows
+LEVELS_BY_NAME = {str(level): level for level in Trust}
 
 TEXT: Mapping[str, Any] = {"type": "string"}
 STORE: Mapping[str, Any] = {"type": "string", "description": "One store only; all that you may see if left out."}
@@ -185,10 +187,24 @@ class Remembering:
             raise InputError(f"there is no {show_name(path)} of this person here")
         if store not in self._memory.list_shared(self._audience):
             raise InputError(f"there is no {show_name(store)} here that entries are shared in")
-        saved = self._memory.save(replace(self._note(entry.text), confirmed=user), store)
+        saved = self._memory.save(self._copy(entry, user), store)
         if saved.known:
             return self._answer(f"That is known already: {saved.path}.", store)
         return self._answer(f"Shared as {saved.path}, which the owner reviews.", store, 1)
+
+    def _copy(self, entry: Entry, confirmed: str) -> Note:
+        """Copy an entry as it was learned; where its file does not say how, it is learned here."""
+        origin, here = entry.provenance, self._note(entry.text)
+        said = LEVELS_BY_NAME.get(origin.clearance, here.clearance)
+        folder = find_own_level(locate_path(entry.path, self._audience.person)) if origin.own else said
+        return replace(
+            here,
+            clearance=max(said, folder),
+            channel=origin.channel,
+            session=origin.session,
+            time=read_time(origin.time) or here.time,
+            confirmed=confirmed,
+        )
 
     def read(self, _: Mapping[str, Any]) -> Answer:
         """Show the facts of the speaking person, and their whole instructions where nobody else reads them."""
@@ -231,13 +247,18 @@ def forget_sent(memory: Memory, audience: Audience, path: str, text: str) -> str
     from foreword.store.ledgers import empty_ledger, find_touched
     from foreword.store.state import STATE_FILE, use_state
 
-    forgotten = Forgotten(path=path, text=text)
+    place = locate_path(path, audience.person)
+    forgotten = Forgotten(path=path, person=find_own_person(place), text=text)
     if os.path.exists(os.path.join(memory.folder, STATE_FILE)):
         wipe = make_wipe(forgotten)
         with use_state(memory.folder) as state:
-            if is_in_bulletins(locate_path(path, audience.person)):
+            if is_in_bulletins(place):
                 drop_bulletins(state)
-            for session in list(find_touched(state, lambda sent: wipe(sent) != sent)):
+            touched = list(find_touched(state, lambda sent: wipe(sent) != sent))
+            if forgotten.person:  # another person's memory may have the same path
+                rows = state.execute("SELECT id FROM sessions WHERE user_id = ?", (forgotten.person,))
+                touched = sorted({session for (session,) in rows} & set(touched))
+            for session in touched:
                 empty_ledger(state, session)
     return forget_recorded(memory.folder, forgotten)
 
@@ -245,6 +266,15 @@ def forget_sent(memory: Memory, audience: Audience, path: str, text: str) -> str
 def is_in_bulletins(path: str) -> bool:
     """Whether a bulletin may hold a memory: what people wrote by hand in a store that others read."""
     return not find_author(path) and not find_own_person(path)
+
+
+def read_time(text: str) -> datetime | None:
+    """Read the time in an entry's front matter; None where it is no time with a zone."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else None
 
 
 def take_text(arguments: Mapping[str, Any], name: str, default: str | None = None) -> str:

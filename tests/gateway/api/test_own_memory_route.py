@@ -1,10 +1,14 @@
 """A person's own memory over HTTP: shown in their private conversations only."""
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from served import serve_workspace
 
+from foreword.cli import main
 from foreword.testing import Called, Says
 from waiting import wait
 
@@ -13,18 +17,32 @@ owner: ada
 agents: {reid: {model: "anthropic:claude-sonnet-5"}}
 users: {ada: {trust: full}, ben: {trust: full}, mia: {trust: familiar}}
 memory: {recall: true}
+events: {arguments: true}
 """
+PARTY = "users/mia/memory/PRESENT-FOR-ADA.md"
+PLAN = "# A surprise\n\nThe silver party is on Friday at the lake.\n"
 WISH = "Mia wishes for a red bicycle with a silver bell."
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     """Serve a family; the child has saved a wish in private."""
-    with serve_workspace(tmp_path_factory.mktemp("family"), files={"foreword.yaml": CONFIG}) as served:
-        save = Called(name="save_memory", arguments={"text": WISH})
-        served.provider.follow(Says(calls=(save,)), Says(text="I keep it to us."))
+    with serve_workspace(tmp_path_factory.mktemp("family"), files={"foreword.yaml": CONFIG, PARTY: PLAN}) as served:
+        calls = (
+            Called(name="save_memory", arguments={"text": WISH}),
+            Called(name="memory_search", arguments={"query": "the silver party of Friday"}),
+            Called(name="memory_get", arguments={"path": "own/PRESENT-FOR-ADA.md"}),
+            Called(name="forget_memory", arguments={"path": "own/PRESENT-FOR-ADA.md"}),
+            Called(name="memory_find", arguments={"path": "own/PRESENT-FOR-ADA.md"}),
+        )
+        served.provider.follow(Says(calls=calls), Says(text="I keep the silver secret."))
         with served.ask_as("mia") as client:
             assert client.post("/api/turns", json={"text": "Remember my wish."}).status_code == 200
+            client.post("/api/sessions")
+            asked = {"text": "Which bicycle with a bell does Mia wish for?"}
+            served.provider.follow(Says(text="A red one, with a silver bell."))
+            assert client.post("/api/turns", json=asked).status_code == 200
+        Path(served.workspace.files.root, PARTY).write_bytes(PLAN.encode() + b"\xff\n")
         yield served
 
 
@@ -39,13 +57,25 @@ def show_all(served, user, **asked):
             client.get("/api/memory/entry", params={"path": path, **asked}),
             client.get("/api/memory/entry", params={"path": "own/familiar", **asked}),
             client.post("/api/turns", json={"text": "Which bicycle with a bell does Mia wish for?", **asked}),
+            client.post("/api/reload"),
+            *list_recorded(served, client, user),
         ]
-    return "\n".join([*(answer.text for answer in answers), json.dumps(served.provider.body)])
+        prices = [client.post("/api/price", json={"path": PARTY, "text": text}) for text in (None, PLAN)]
+    shown = [*(answer.text for answer in answers), *(answer.text.replace(PARTY, "") for answer in prices)]
+    return "\n".join([*shown, json.dumps(served.provider.body)])
+
+
+def list_recorded(served, client, user):
+    """List what the log shows a person of the turns of others."""
+    served.gateway.listeners.recorder.flush(60)
+    events = client.get("/api/events", params={"limit": 200})
+    turns = {one["trace_id"] for one in events.json()["events"] if one["user_id"] not in (user, None)}
+    return [events, *(client.get(f"/api/{kind}/{turn}") for turn in turns for kind in ("turns", "events"))]
 
 
 def find_path(served):
     """Find the path of the only entry."""
-    (name,) = served.workspace.files.list("users/mia/memory")
+    (name,) = served.workspace.files.list("users/mia/memory/familiar")
     return name.replace("users/mia/memory", "own")
 
 
@@ -58,10 +88,11 @@ def test_the_child(house):
 
 @pytest.mark.parametrize("user", ["ada", "ben"])
 def test_the_parents(house, user):
-    """The owner and a partner of full trust see neither the words nor the path."""
+    """The owner and a partner of full trust see neither the words nor the path, also in the log, reports and prices."""
     seen = show_all(house, user).replace(find_path(house), "")
     assert "silver" not in seen
     assert "own/familiar (" not in seen
+    assert "PRESENT-FOR-ADA" not in seen
 
 
 @pytest.mark.parametrize("user", ["ada", "ben", "mia"])
@@ -70,6 +101,143 @@ def test_in_company(house, user):
     seen = show_all(house, user, situation="group").replace(find_path(house), "")
     assert "silver" not in seen
     assert "own/familiar (" not in seen
+
+
+@pytest.mark.parametrize("user", ["ada", "ben"])
+def test_a_recorded_turn(house, user):
+    """Full trust sees that a private turn was and what it cost; only its person sees its prompt and its reply."""
+    house.gateway.listeners.recorder.flush(60)
+    with house.ask_as("mia") as mia, house.ask_as(user) as other:
+        rows = mia.get("/api/events", params={"type": "prompt_built", "limit": 200}).json()["events"]
+        turn = rows[-1]["trace_id"]
+        own, theirs = mia.get(f"/api/turns/{turn}").json(), other.get(f"/api/turns/{turn}").json()
+        assert [row["trace_id"] for row in other.get(f"/api/events/{turn}").json()["events"]]
+    assert own["reply"] == "I keep the silver secret."
+    assert "own/PRESENT-FOR-ADA.md" in own["prompts"][0]["text"]
+    assert theirs == {**own, "reply": "", "prompts": []}
+    assert theirs["cost_usd"] > 0
+
+
+def test_a_recorded_turn_in_company(house):
+    """The prompt and the reply of a turn in company are shown at full trust."""
+    house.provider.follow(Says(text="Hello, all."))
+    with house.ask_as("mia") as mia, house.ask_as("ben") as ben:
+        turn = mia.post("/api/turns", json={"text": "Hello.", "situation": "group"}).json()["turn"]
+        seen = ben.get(f"/api/turns/{turn}").json()
+    assert seen["reply"] == "Hello, all."
+    assert len(seen["prompts"]) == 1
+
+
+def test_arguments_of_the_log(house):
+    """With `events.arguments` those of a memory tool are recorded in company, and in private not for anybody."""
+    house.gateway.listeners.recorder.flush(60)
+    search = Called(name="memory_search", arguments={"query": "bread and games"})
+    house.provider.follow(Says(calls=(search,)), Says(text="None."))
+    with house.ask_as("mia") as mia:
+        company = mia.post("/api/turns", json={"text": "Is there bread?", "situation": "group"}).json()["turn"]
+        house.gateway.listeners.recorder.flush(60)
+        events = mia.get("/api/events", params={"limit": 200}).json()["events"]
+    told = {one["trace_id"] for one in events if "arguments" in one["metadata"]}
+    assert told == {company}
+    errors = {one["metadata"]["name"]: one["error"] for one in events if one["event_type"] == "tool_error"}
+    assert errors == {"forget_memory": "there is no '…' of this person here"}
+
+
+def test_a_price_confirms_no_guess(house):
+    """The owner learns nothing of a file of another's own memory by its price, be their guess right or wrong."""
+    Path(house.workspace.files.root, "users/mia/memory/CLUB.md").write_text("# Riding\n\nOn Friday.\n")
+    Path(house.workspace.files.root, "users/ada/memory").mkdir(parents=True)
+    Path(house.workspace.files.root, "users/ada/memory/MINE.md").write_text("# Tax\n\nIn May.\n")
+    Path(house.workspace.files.root, "link.md").symlink_to("users/mia/memory/CLUB.md")
+    with house.ask_as("ada") as ada:
+        for path in ("users/mia/memory/CLUB.md", "users/mia/memory/NONE.md", "users//mia/./memory/CLUB.md", "link.md"):
+            answers = [
+                ada.request(way, route, json={"path": path, "text": text, **more})
+                for text in (None, "# Riding\n\nOn Friday.\n", "A guess.\n")
+                for way, route, more in (("POST", "/api/price", {}), ("PUT", "/api/edits", {"policy": "cold"}))
+            ]
+            assert {answer.status_code for answer in answers} == {422}
+            assert {answer.json()["error"]["message"] for answer in answers} == {
+                f"{path} is in no prompt of ada: it is another person's own memory"
+            }
+        assert ada.post("/api/price", json={"path": "users/ada/memory/MINE.md"}).status_code == 200
+    assert main(["-w", house.workspace.files.root, "price", "users/mia/memory/CLUB.md"]) == 2
+    assert main(["-w", house.workspace.files.root, "price", "users/ada/memory/MINE.md"]) == 0
+
+
+def test_a_prompt_at_the_shell(house, capsys):
+    """`foreword trace --prompt` shows the prompt of a private turn to its person, and not to the owner."""
+    house.gateway.listeners.recorder.flush(60)
+    house.gateway.listeners.prompts.flush()
+    with house.ask_as("mia") as mia:
+        turn = mia.get("/api/events", params={"type": "prompt_built", "limit": 200}).json()["events"][-1]["trace_id"]
+    shell = ["-w", house.workspace.files.root, "trace", turn]
+    assert main([*shell, "--prompt"]) == 2
+    assert "no prompt of such a turn is recorded" in capsys.readouterr().err
+    assert main(shell) == 0
+    assert main([*shell, "--prompt", "--reader", "mia"]) == 0
+    assert "own/PRESENT-FOR-ADA.md" in capsys.readouterr().out
+
+
+def test_a_damaged_file(house):
+    """A damaged file of a person's own memory is told to that person alone, and any other file to the owner."""
+    root = Path(house.workspace.files.root)
+    with house.ask_as("ada") as ada, house.ask_as("mia") as mia:
+        for name in (PARTY, "AGENTS.md"):
+            (root / name).write_text("# Good\n\nGood.\n")
+            ada.post("/api/reload")
+            mia.post("/api/turns", json={"text": "Hello."})
+            (root / name).write_bytes(b"# Bad\n\xff\n")
+        faults = ada.post("/api/reload").json()["faults"]
+        assert faults == ["AGENTS.md is not UTF-8 in line 2; save it as UTF-8"]
+        house.gateway.listeners.recorder.flush(60)
+        events = ada.get("/api/events", params={"type": "config_reloaded", "limit": 200}).text
+        assert "AGENTS.md is not UTF-8" in events
+        assert "PRESENT" not in events
+        assert "its edit is not UTF-8" in str(mia.post("/api/explain", json={"text": "Hello."}).json())
+    (root / "AGENTS.md").unlink()
+
+
+def read_menus(served, user, *, folder=".foreword"):
+    """Read the menus in the recorded prompts of a person's private turns, and the lines of their ledgers."""
+    served.gateway.listeners.prompts.flush()
+    with closing(sqlite3.connect(Path(served.workspace.files.root, folder, "events.sqlite"))) as log:
+        prompts = "\n".join(
+            text
+            for text, facts in log.execute(
+                "SELECT text, facts FROM sections JOIN prompt_pieces ON sections.id = section_id"
+                " JOIN prompts ON prompts.id = prompt_id"
+            )
+            if json.loads(facts)["clearance"]["user"] == user
+        )
+    with closing(sqlite3.connect(Path(served.workspace.files.root, folder, "state.sqlite"))) as state:
+        ledgers = state.execute(
+            "SELECT lines FROM ledgers JOIN sessions ON sessions.id = session_id JOIN bases ON bases.name = base"
+            " WHERE user_id = ?",
+            (user,),
+        ).fetchall()
+    return prompts, str(ledgers)
+
+
+@pytest.mark.parametrize("theirs", ["# Riding club\n\nOn Friday.\n", "# Tax\n\nTax is due in May.\n"])
+def test_forgetting_is_ones_own(tmp_path, theirs):
+    """Forgetting `own/NOTES.md` changes no recorded prompt and no ledger of another, whose file has the same path."""
+    files = {"users/mia/memory/NOTES.md": theirs, "users/ada/memory/NOTES.md": "# Tax\n\nTax is due in May.\n"}
+    config = CONFIG.replace("mia: {trust: familiar}", "mia: {trust: full}")
+    with serve_workspace(tmp_path, files={"foreword.yaml": config, **files}) as served:
+        for user in ("mia", "ada"):
+            served.provider.follow(Says(text="Hello."))
+            with served.ask_as(user) as client:
+                client.post("/api/turns", json={"text": "Hello there, how is it going?"})
+        before = read_menus(served, "mia")
+        assert "own/NOTES.md" in before[0]
+        assert "own/NOTES.md" in before[1]
+        assert main(["-w", str(tmp_path), "memory", "forget", "own/NOTES.md"]) == 0
+        assert read_menus(served, "mia") == before
+        prompts, ledger = read_menus(served, "ada")
+        assert "own/NOTES.md" not in prompts
+        assert "[forgotten]" in prompts
+        assert "own/NOTES.md" not in ledger
 
 
 def test_sharing_waits_for_the_child(tmp_path):

@@ -143,8 +143,10 @@ def ask(desk: Desk, asked: PriceRequest) -> dict[str, Any]:
     workspace, now = desk.gateway.workspace, desk.now
     workspace.refresh()
     clearance, everything = desk.find_clearance(), is_owner(desk)
-    take = find_edit if everything else leave_closed
-    edit = take(workspace, asked.path, asked.text)
+    if everything:
+        edit = find_edit(workspace, asked.path, desk.user, asked.text)
+    else:
+        edit = leave_closed(workspace, asked.path, asked.text)
 
     def sees(session: Session) -> bool:
         return everything or (session.lane.user == desk.user and session.lane.clearance <= clearance)
@@ -187,7 +189,7 @@ def write_edit(desk: Desk, asked: EditRequest) -> Edits:
     """Decide about an edit, or take that back."""
     workspace = desk.gateway.workspace
     workspace.refresh()
-    edit: Edit = find_edit(workspace, asked.path, asked.text)
+    edit: Edit = find_edit(workspace, asked.path, desk.user, asked.text)
     policy = Policy(asked.policy)
     if edit.text is None and policy is not Policy.AUTO:
         raise missing("file")

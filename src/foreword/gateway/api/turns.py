@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Path, Request, Response
 from foreword.events.prompts import read_prompt
 from foreword.events.sent import Sent
 from foreword.events.span import clean_traceparent
+from foreword.events.visible import reads_words
 from foreword.gateway.api.desk import AtDesk, Desk
 from foreword.gateway.api.device import Languages, read_device
 from foreword.gateway.api.faults import KEY, SESSION, Fault, missing
@@ -27,6 +28,7 @@ from foreword.gateway.api.stream import ALIVE, SSE, keep_alive, write_event
 from foreword.gateway.api.waiters import TurnStream, Waiters
 from foreword.gateway.channels.fetched import hand_in
 from foreword.gateway.channels.web import Web
+from foreword.gateway.lane import Lane
 from foreword.gateway.message import Accepted, Reply, State
 from foreword.runtime.ears import Anew, Asking, Calling, Delta, Recalled, Returned, Words
 from foreword.words import Trust
@@ -165,10 +167,15 @@ def describe(reply: Reply) -> dict[str, Any]:
 
 @router.get("/{turn}", operation_id="showTurn", responses=answers())
 async def show(turn: Turn, desk: AtDesk) -> RecordedTurn:
-    """Show a turn: how far it is, and what its model was told; one's own, or any at full trust."""
-    reply = await find_open(desk, turn)
+    """Show a turn: how far it is, and what its model was told; one's own, or any at full trust.
+
+    The reply and the prompt of a private turn are shown to its person alone.
+    """
+    reply, lane = await find_open(desk, turn)
     if reply.user != desk.user and desk.find_clearance() is not Trust.FULL:
         raise missing("turn")
+    if not reads_words(desk.make_reader(), lane.person):
+        return RecordedTurn(**{**describe(reply), "reply": ""}, prompts=[])
     sent = await find_sent(desk, reply)
     return RecordedTurn(**describe(reply), prompts=[sent.to_dict()] if sent else [])
 
@@ -187,18 +194,18 @@ async def find_sent(desk: Desk, reply: Reply) -> Sent | None:
     return await desk.ask(find)
 
 
-async def find_open(desk: Desk, turn: str) -> Reply:
-    """Find a turn that was not held above what this person may see now, whoever's it is."""
+async def find_open(desk: Desk, turn: str) -> tuple[Reply, Lane]:
+    """Find a turn that was not held above what this person may see now, whoever's it is, and its place."""
     reply = await desk.gateway.find(turn)
     session = await desk.gateway.sessions.find(reply.session) if reply else None
     if reply is None or session is None or session.lane.clearance > desk.find_clearance():
         raise missing("turn")
-    return reply
+    return reply, session.lane
 
 
 async def find_own(desk: Desk, turn: str) -> Reply:
     """Find a turn that this person may act on: their own, and nobody else's at any trust."""
-    reply = await find_open(desk, turn)
+    reply, _ = await find_open(desk, turn)
     if reply.user != desk.user:
         raise missing("turn")
     return reply
