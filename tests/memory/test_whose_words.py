@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from foreword import Turn
-from foreword.errors import InputError
+from foreword.errors import Forbidden, InputError
 from foreword.memory import Note
 from foreword.testing import NOON, make_workspace
 from foreword.trust import Audience
@@ -66,7 +66,7 @@ def test_not_below(tmp_path: Path) -> None:
 def test_only_the_owner_promotes(ws: Workspace, person: str, level: Trust) -> None:
     """Nobody but the owner, at full trust, makes an entry the owner's word."""
     path = save(ws, "Bob may use the car.")
-    with pytest.raises(InputError, match=r"^there is no entry"):
+    with pytest.raises(Forbidden, match=r"^only the owner promotes an entry"):
         ws.memory.promote(path, "social/CAR.md", Audience(clearance=level), person)
     assert find(ws, "car") == [path]
 

@@ -232,7 +232,7 @@ def test_forgetting_is_ones_own(tmp_path, theirs):
         before = read_menus(served, "mia")
         assert "own/NOTES.md" in before[0]
         assert "own/NOTES.md" in before[1]
-        assert main(["-w", str(tmp_path), "memory", "forget", "own/NOTES.md"]) == 0
+        assert main(["-w", str(tmp_path), "memory", "forget", "own/NOTES.md", "--yes"]) == 0
         assert read_menus(served, "mia") == before
         prompts, ledger = read_menus(served, "ada")
         assert "own/NOTES.md" not in prompts
