@@ -47,8 +47,8 @@ class Story:
             quoted = self.said[-1 - len(self.said) // 2]
             reply = f"Somebody said: {quoted}. That is {self.plant(name)}."
             self.rooms[place] = people.talk(name, f"What was said, {self.plant(name)}?", reply, **where)
-        elif kind in {"remember", "own"}:
-            keep = people.keep_own if kind == "own" and name.isalpha() else people.remember
+        elif kind in {"remember", "own"} and name.isalpha():  # strangers have no memory tools
+            keep = people.keep_own if kind == "own" else people.remember
             keep(name, sentence(self.plant(name)))
         elif kind == "promote" and name.isalpha():
             path = people.remember(name, sentence(token := self.plant(name)))

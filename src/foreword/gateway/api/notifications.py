@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from foreword.gateway.api.desk import AtDesk, Desk
 from foreword.gateway.api.faults import Fault
@@ -25,7 +25,20 @@ STREAMED = {
 }
 
 router = APIRouter(prefix="/api/notifications", tags=["notifications"])
-Since = Annotated[datetime | None, Query(description="Only notifications sent after this time; it needs an offset.")]
+
+
+def refuse_number(value: Any) -> Any:
+    """Refuse a plain number, which pydantic would read as seconds since 1970."""
+    if isinstance(value, str) and "-" not in value[1:]:
+        raise ValueError("a date and a time with an offset is expected, such as 2026-11-16T08:00:00Z")
+    return value
+
+
+Since = Annotated[
+    datetime | None,
+    BeforeValidator(refuse_number),
+    Query(description="Only notifications sent after this time; it needs an offset."),
+]
 
 
 class NotificationShape(Told):
