@@ -224,6 +224,8 @@ class Scorer:
 
     def best(self, read: Read, limit: int) -> list[Ranked]:
         """Score the finalists and return the best, one for each message."""
+        if not self._candidates:
+            return []
         finalists = list(self.describe(read, max(FINALISTS, limit)))
         messages: dict[tuple[int, int], tuple[float, int, Row]] = {}
         for row, found, parts in finalists:
