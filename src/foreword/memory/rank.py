@@ -235,17 +235,17 @@ class Scorer:
         least = nlargest(limit, [score for score, _, _ in messages.values()])[-1:]
         # All with the score of the last one: which of them comes first must not depend on the order of rows.
         best = [one for one in messages.values() if [one[0]] >= least]
-        known = read([row + step for _, row, _ in best for step in (-2, -1, 0, 1, 2)])
-        return [Ranked(score, row, self._find_share(row, known)) for score, row, _ in best]
-
-    def _find_share(self, row: int, known: Mapping[int, Row]) -> float:
-        """Find how much of the question a chunk has; a message counts with its neighbours, a note by itself."""
-        return self._weigh_near(row, known if known[row].author else {}) / (self._total or 1.0)
+        damps = damp_all(read([row + step for _, row, _ in best for step in (-2, -1, 0, 1, 2)]))
+        # A message counts with its neighbours, a note by itself.
+        weights = [self._weigh_near(row, damps if found.author else {}) for _, row, found in best]
+        total = self._total or 1.0
+        return [Ranked(score, row, near / total) for (score, row, _), near in zip(best, weights, strict=True)]
 
     def describe(self, read: Read, most: int) -> Iterator[tuple[int, Row, Parts]]:
         """Compute the parts of the score for the most likely chunks."""
         likely = choose(self._candidates, most)
         known = read(list({row + step for row in likely for step in (-2, -1, 0, 1, 2)}))
+        damps = damp_all(known)
         total, starts, documents = self._total or 1.0, self._figures.starts, self._documents
         for row in likely:
             if (found := known.get(row)) is None:
@@ -253,9 +253,9 @@ class Scorer:
             asked, need = known.get(row - 1), need_neighbours(found)
             parts = Parts(
                 words=self._weigh_words(row, found) / total,
-                near=self._weigh_near(row, known) * need / total if need else 0.0,
+                near=self._weigh_near(row, damps) * need / total if need else 0.0,
                 document=documents.get(bisect_right(starts, row), 0.0) / total,
-                answer=self._weigh_words(row - 1, asked) * damp(asked) / total if asked and asked.asks else 0.0,
+                answer=self._weigh_words(row - 1, asked) * damps[row - 1] / total if asked and asked.asks else 0.0,
                 author=found.author in self._authors,
                 question=bool(found.asks) and found.words < QUESTION_WORDS,
                 month=self._fits_month(found.month),
@@ -266,9 +266,9 @@ class Scorer:
         size = found.words / self._average
         return sum([rarity * soften(rows[row], size) for rarity, rows, _ in self._words if row in rows])
 
-    def _weigh_near(self, row: int, known: Mapping[int, Row]) -> float:
+    def _weigh_near(self, row: int, damps: Mapping[int, float]) -> float:
         """Weigh the words of a chunk and of its neighbours, each word once, where it counts most."""
-        shares = [(share * damp(known[row - step]), row - step) for step, share in NEIGHBOURS if row - step in known]
+        shares = [(share * damps[row - step], row - step) for step, share in NEIGHBOURS if row - step in damps]
         shares.sort(reverse=True)
         total = 0.0
         for rarity, rows, headed in self._words:
@@ -295,13 +295,15 @@ def weigh(parts: Parts, found: Row) -> float:
 
 def need_neighbours(found: Row) -> float:
     """Return how much a message depends on its neighbours: 1 for a short one, 0 for a long one."""
+    if found.words < SHORT_WORDS:
+        return 1.0
     place = math.log((found.words + 1) / SHORT_WORDS) / math.log(LONG_WORDS / SHORT_WORDS)
     return 1.0 - min(max(place, 0.0), 1.0)
 
 
-def damp(neighbour: Row) -> float:
-    """Return how much a neighbour's word counts."""
-    return min(1.0, NEIGHBOUR_WORDS / max(neighbour.words, 1))
+def damp_all(rows: Mapping[int, Row]) -> dict[int, float]:
+    """Return how much a word of each row counts for its neighbours: a long text has many words by chance."""
+    return {at: min(1.0, NEIGHBOUR_WORDS / (row.words or 1)) for at, row in rows.items()}
 
 
 def choose(scores: Mapping[int, float], most: int) -> list[int]:
