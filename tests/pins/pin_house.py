@@ -4,8 +4,11 @@ When internal modules move, edit the imports here; the pinned files and the othe
 """
 
 import asyncio
+import hashlib
+import itertools
 import os
-from contextlib import AsyncExitStack, asynccontextmanager
+import sqlite3
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from unittest import mock
 
 import httpx2
@@ -14,11 +17,13 @@ import foreword
 from foreword.cli import main as run_command
 from foreword.config.schema import HttpServer
 from foreword.config.telegram import TelegramBot
+from foreword.events import trace as id_source
 from foreword.gateway.api.app import create_app
 from foreword.gateway.channels.telegram.channel import Circumstances, open_telegram
 from foreword.gateway.channels.telegram.manners import Manners
 from foreword.gateway.channels.telegram.pacing import Tempo
 from foreword.gateway.message import Incoming
+from foreword.gateway.pairing import offer
 from foreword.gateway.opening import Options, open_gateway
 from foreword.gateway.rhythm import Rhythm
 from foreword.gateway.tokens import Tokens
@@ -44,6 +49,24 @@ def find_environ(url):
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"), "k")
     addresses = {"ANTHROPIC_BASE_URL": url, "GOOGLE_GEMINI_BASE_URL": url}
     return keys | addresses | {"OPENAI_BASE_URL": f"{url}/v1", "OLLAMA_BASE_URL": f"{url}/v1", "SHELL": "/bin/sh"}
+
+
+class CountedIds:
+    """A source of ids that are the same in each run and have decimal digits only.
+
+    Ids are part of prompts. A tokenizer counts so many digits as the same number of tokens, whichever they are.
+    """
+
+    def __init__(self):
+        self._numbers = itertools.count(1)
+
+    def getrandbits(self, bits):
+        """Return a number of so many bits whose hexadecimal form has decimal digits only."""
+        digest = hashlib.sha256(str(next(self._numbers)).encode()).hexdigest()
+        return int("1" + "".join(str(int(sign, 16) % 10) for sign in digest)[1 : bits // 4], 16)
+
+    def seed(self):
+        """Do nothing: a child process goes on counting."""
 
 
 class House:
@@ -112,6 +135,12 @@ class House:
         """Choose another model for the current session."""
         await self._gateway.set_model(self.session, model)
 
+    def make_pairing_code(self, user):
+        """Make a code that pairs a Telegram account, as `foreword pair` does, at the time of the clock."""
+        place = os.path.join(self.folder, ".foreword", "state.sqlite")
+        with closing(sqlite3.connect(place, isolation_level=None)) as state:
+            return offer(state, user, self._gateway.workspace.config.users, self.clock(), 15)
+
     def tick(self, seconds):
         """Move the clock."""
         self.clock.move(seconds)
@@ -138,6 +167,7 @@ async def open_house(folder, provider, clock, files, bot=None, **options):
     async with AsyncExitStack() as opened:
         if hasattr(os, "uname"):
             opened.enter_context(mock.patch.object(os, "uname", lambda: os.uname_result(MACHINE)))
+        opened.enter_context(mock.patch.object(id_source, "_chance", CountedIds()))
         workspace = opened.enter_context(foreword.open(str(folder), clock, zone="UTC"))
         chosen = Options(**settings | options)
         gateway = await opened.enter_async_context(open_gateway(workspace, find_environ(provider.url), chosen))

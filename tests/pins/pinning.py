@@ -5,12 +5,14 @@ import hashlib
 import json
 import re
 import sqlite3
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from datetime import UTC, datetime
 from difflib import unified_diff
+from io import StringIO
 from pathlib import Path
 
-from pin_house import MovedClock, listen, open_house
+from night_script import run_night
+from pin_house import MovedClock, listen, open_house, run_command
 from wire_scripts import BRIEF, FILES, MODELS, SESSIONS
 
 HERE = Path(__file__).parent
@@ -18,6 +20,16 @@ BEGIN = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 HEADERS = ("anthropic-version", "anthropic-beta")
 CACHE_KEY = re.compile(r'"prompt_cache_key":\s?"([0-9a-f]{32})"')
 ID_TABLES = ("sessions", "turns", "schedules", "held_calls")
+ID_COLUMNS = ("trace_id", "span_id", "parent_id", "session_id", "prompt_hash")
+HIDDEN = {("tokens", "id"), ("tokens", "hash"), ("turns", "lease_owner"), ("outbox", "lease_owner")}
+"""Columns that are random, by table and name."""
+RANDOM = (
+    # The scripted clock shows whole seconds; a fraction is from the machine's clock.
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?!0+Z)\d+Z"), "<now>"),
+    (re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uuid>"),
+    (re.compile(r"http://127\.0\.0\.1:\d+"), "<provider>"),
+    (re.compile(r"(?:The plum tree by the east wall was planted in the autumn\. ?){20,}"), "<long text>"),
+)
 REGENERATE = "To accept the change: python tests/pins/regenerate.py {}"
 MAX_DIFF_LINES = 60
 
@@ -28,15 +40,15 @@ def list_sessions():
 
 
 def read_ids(folder):
-    """Return the random ids in the state of a workspace."""
+    """Return the ids in the state of a workspace, in the order in which they were made."""
     with closing(sqlite3.connect(folder / ".foreword" / "state.sqlite")) as state:
-        return [row[0] for table in ID_TABLES for row in state.execute(f"SELECT id FROM {table}")]
+        return [row[0] for table in ID_TABLES for row in state.execute(f"SELECT id FROM {table} ORDER BY rowid")]
 
 
-def number_ids(text, ids):
-    """Replace random ids, and the first eight digits of them, by their order of appearance."""
-    known = {one: one for one in ids} | {one[:8]: one for one in ids}
-    numbers = {}
+def number_ids(text, ids, *, fixed=False):
+    """Replace ids, and the first eight digits of them, by numbers: in order of appearance, or of the list."""
+    known = {one[:8]: one for one in ids} | {one: one for one in ids}
+    numbers = {one: number for number, one in enumerate(dict.fromkeys(ids), 1)} if fixed else {}
 
     def replace(found):
         return f"<id-{numbers.setdefault(known[found[0]], len(numbers) + 1)}>"
@@ -54,7 +66,7 @@ def normalise(text, folder, url, ids):
 def record_session(folder, shape, name):
     """Run a session against the fake provider; return its requests as texts, first line and body."""
     model, other = MODELS[shape]
-    files = FILES | {"foreword.yaml": FILES["foreword.yaml"].replace("MODEL", model)}
+    files = FILES | {"foreword.yaml": FILES["foreword.yaml"].replace("MODEL", model).replace("OTHER", other)}
     clock = MovedClock(BEGIN)
 
     async def run(provider):
@@ -90,6 +102,81 @@ def show_requests(requests):
         head, _, body = one.partition("\n")
         shown.append(f"--- request {number}: {head}\n{json.dumps(json.loads(body), indent=1, ensure_ascii=False)}\n")
     return "".join(shown)
+
+
+def list_rows(connection, table):
+    """List the rows of a table as mappings."""
+    rows = connection.execute(f'SELECT * FROM "{table}"')
+    names = [one[0] for one in rows.description]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def read_events(folder):
+    """Read the event log as JSON Lines; ids become numbers in order of appearance, durations a mark."""
+    with closing(sqlite3.connect(folder / ".foreword" / "events.sqlite")) as log:
+        rows = list_rows(log, "events")
+    ids = [row[name] for row in rows for name in ID_COLUMNS if row[name]]
+    lines = []
+    for row in sorted(rows, key=lambda row: row["id"]):
+        kept = {name: value for name, value in row.items() if name != "id" and value is not None}
+        if "duration_ms" in kept:
+            kept["duration_ms"] = "<ms>"
+        if "metadata" in kept:
+            kept["metadata"] = json.loads(kept["metadata"])
+        lines.append(mask(json.dumps(kept, ensure_ascii=False)))
+    return number_ids("\n".join(lines) + "\n", [*ids, *read_ids(folder)])
+
+
+def show_schema(path):
+    """Show the schema of a database, without the tables that SQLite makes for its own full-text index."""
+    with closing(sqlite3.connect(path)) as database:
+        found = database.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    virtual = [name for name, sql in found if sql.startswith("CREATE VIRTUAL")]
+    own = [(name, sql) for name, sql in found if not any(name.startswith(f"{one}_") for one in virtual)]
+    return "".join(f"{sql};\n" for _, sql in sorted(own))
+
+
+def show_value(value):
+    """Show a value of a column; a blob is shown as the text that it holds."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
+def dump_state(folder):
+    """Dump schema and rows of the state as text, in an order that does not depend on ids or on SQLite's own."""
+    path, ids = folder / ".foreword" / "state.sqlite", read_ids(folder)
+    parts = [show_schema(path)]
+    with closing(sqlite3.connect(path)) as state:
+        tables = [row[0] for row in state.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        ids += [row[0] for row in state.execute("SELECT base FROM ledgers ORDER BY session_id")]
+        ids += [row[0] for row in state.execute("SELECT prompt_hash FROM turns ORDER BY number") if row[0]]
+        for table in tables:
+            lines = [show_row(table, row) for row in list_rows(state, table)]
+            parts.append(f"\n-- {table}\n" + "".join(sorted(number_ids(line, ids, fixed=True) for line in lines)))
+    return "".join(parts)
+
+
+def show_row(table, row):
+    """Show a row as a line of JSON, without what is random or taken from the machine's clock."""
+    shown = {name: "<hidden>" if value and (table, name) in HIDDEN else show_value(value) for name, value in row.items()}
+    return mask(json.dumps(shown, ensure_ascii=False)) + "\n"
+
+
+def mask(line):
+    """Replace what is random or taken from the machine's clock, wherever it is in a line."""
+    for pattern, mark in RANDOM:
+        line = pattern.sub(mark, line)
+    return line
+
+
+def describe_night(folder):
+    """Run the night in a folder; return what is pinned of it, by the names of the files."""
+    run_night(folder)
+    state = folder / ".foreword"
+    schemas = [f"-- {name}\n{show_schema(state / name)}" for name in ("events.sqlite", "memory.sqlite")]
+    found = {"events.jsonl": read_events(folder), "state.txt": dump_state(folder), "schemas.txt": "\n".join(schemas)}
+    with redirect_stdout(StringIO()) as said:
+        assert run_command(["forget", "bob", "--yes", "--workspace", str(folder)]) == 0, said.getvalue()
+    return found | {"state-erased.txt": dump_state(folder)}
 
 
 def compare(pinned, found, what):

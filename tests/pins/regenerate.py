@@ -13,7 +13,7 @@ os.environ["TZ"] = "UTC"
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
-from pinning import hash_requests, list_sessions, record_session, show_requests  # noqa: E402
+from pinning import describe_night, hash_requests, list_sessions, record_session, show_requests  # noqa: E402
 
 
 def record_all():
@@ -34,6 +34,15 @@ def write_wire():
     (HERE / "wire.json").write_text(json.dumps(pinned, indent=1) + "\n", encoding="utf-8")
 
 
+def write_night(*names):
+    """Write what is pinned of the night."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = describe_night(Path(folder).resolve())
+    (HERE / "night").mkdir(exist_ok=True)
+    for name in names:
+        (HERE / "night" / name).write_text(found[name], encoding="utf-8")
+
+
 def dump(folder):
     """Write every session as readable text."""
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -41,7 +50,11 @@ def dump(folder):
         (Path(folder) / f"{shape}-{name}.txt").write_text(show_requests(requests), encoding="utf-8")
 
 
-WRITERS = {"wire": write_wire}
+WRITERS = {
+    "wire": write_wire,
+    "events": lambda: write_night("events.jsonl"),
+    "state": lambda: write_night("state.txt", "state-erased.txt", "schemas.txt"),
+}
 
 if __name__ == "__main__":
     chosen = sys.argv[1:] or [*WRITERS]

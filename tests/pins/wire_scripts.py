@@ -17,11 +17,6 @@ owner: alice
 agents:
   reid: {model: "MODEL", identity: {name: Reid, description: the assistant of a small household}}
   ada: {model: "MODEL", soul: "Dry and brief.", instructions: "Answer in one sentence.", directories: [notes]}
-  coop: {model: "MODEL", blueprint: coop}
-  moltis: {model: "MODEL", blueprint: moltis}
-  nova: {model: "MODEL", blueprint: nova}
-  osa: {model: "MODEL", blueprint: osa}
-  spec010: {model: "MODEL", blueprint: spec010}
 users:
   alice: {trust: full, timezone: Europe/Paris}
   bob: {trust: familiar, timezone: America/New_York}
@@ -31,7 +26,9 @@ situations:
   group: {ceiling: familiar, prompt_overlay: prompts/group.md}
 rooms: {kitchen: {situation: group}}
 prompt: {files: [{path: CALENDAR.md, trust: inner}]}
-models: {"ollama:qwen3": {window: 40000}, "ollama:llama3": {window: 40000}}
+models:
+  "MODEL": {window: 200000, input_usd: 3, output_usd: 15}
+  "OTHER": {window: 200000, input_usd: 1, output_usd: 5}
 host: {sudo: false}
 """
 FILES = {
@@ -50,12 +47,19 @@ FILES = {
     "skills/brief/SKILL.md": "---\nname: brief\ndescription: Sum up the day.\n---\n\nThree lines at most.\n",
     "notes/list.txt": "milk\neggs\nGrüße 🪶\n",
 }
+DIALECTS = ("coop", "moltis", "nova", "osa", "spec010")
 LONG = "The plum tree by the east wall was planted in the autumn. " * 130
 
 
 def call(name, /, **arguments):
     """Have the model call one tool."""
     return Says(calls=(Called(name=name, arguments=arguments),))
+
+
+async def add_dialects(house):
+    """Add an agent for each of the other blueprints."""
+    more = "".join(f'  {name}: {{model: "{house.model}", blueprint: {name}}}\n' for name in DIALECTS)
+    await house.edit("foreword.yaml", house.files["foreword.yaml"].replace("users:\n", f"{more}users:\n", 1))
 
 
 async def plain(house):
@@ -145,6 +149,7 @@ async def plan(house):
 
 async def tasks(house):
     """Keep tasks and a workflow, which are part of the following prompts."""
+    await add_dialects(house)
     steps = [{"text": "Pack", "status": "done"}, {"text": "Drive", "status": "active"}]
     task = {"id": "1", "title": "Move", "description": "To the coast", "status": "active", "steps": steps}
     for agent in ("reid", "nova", "osa"):
@@ -178,8 +183,7 @@ async def retries(house):
 
 async def compaction(house):
     """Talk until the oldest turns are summarised."""
-    text = house.files["foreword.yaml"]
-    await house.edit("foreword.yaml", text.replace("models: {", f'models: {{"{house.model}": {{window: 22000}}, ', 1))
+    await house.edit("foreword.yaml", house.files["foreword.yaml"].replace("window: 200000", "window: 22000"))
     for number in range(9):
         await house.say(f"{number}. {LONG}")
 
@@ -189,8 +193,7 @@ async def switch(house):
     await house.say("Hello")
     await house.set_model(house.other)
     await house.say("Who answers?", call("memory_list"), Says(text="Another."))
-    await house.ask("POST", "/api/sessions", agent="reid")
-    await house.edit("foreword.yaml", house.files["foreword.yaml"].replace(house.model, house.other))
+    await house.edit("foreword.yaml", house.files["foreword.yaml"].replace(f'model: "{house.model}"', f'model: "{house.other}"'))
     await house.say("And now?")
 
 
@@ -206,7 +209,8 @@ async def forks(house):
 
 async def dialects(house):
     """One turn with a tool and one without for the agent of each blueprint."""
-    for agent in ("coop", "moltis", "nova", "osa", "spec010"):
+    await add_dialects(house)
+    for agent in DIALECTS:
         await house.say("Where is the plum?", call("memory_search", query="plum"), Says(text="East."), agent=agent)
         house.tick(60)
         await house.say("Thanks", agent=agent)
