@@ -1,4 +1,4 @@
-"""A night in which every kind of event happens and every kind of state is written; it is pinned as rows and as tables."""
+"""A night that causes every type of event and writes to almost every table of the state."""
 
 import asyncio
 import re
@@ -17,7 +17,9 @@ users:
   alice: {trust: full, timezone: Europe/Paris, identities: ["telegram:1001"]}
   bob: {trust: familiar}
 rooms: {kitchen: {situation: group, places: ["telegram:-100123"]}}
-models: {"anthropic:claude-sonnet-5": {window: 40000, input_usd: 3, output_usd: 15}}
+models:
+  "anthropic:claude-sonnet-5":
+    {window: 40000, input_usd: 3, output_usd: 15, cache_read_usd: 0.3, cache_write_usd: 3.75, cache_write_1h_usd: 6}
 schedule: [{name: morning, cron: "0 8 * * *", user: alice, say: "Morning check.", to: "telegram:1001"}]
 budgets: {daily_usd: 50}
 events: {arguments: true}
@@ -109,7 +111,8 @@ async def hold_calls(night):
         held, before = re.search(r"/api/held/([0-9a-f]+)", reply)[1], len(night.bot.sent)
         night.house.follow(Says(text="It is done."))
         await night.house.ask("POST", f"/api/held/{held}", allowed=allowed)
-        await until(lambda before=before: not allowed or len(night.bot.sent) > before)
+        if allowed:
+            await until(lambda before=before: len(night.bot.sent) > before)
         await night.settle()
 
 

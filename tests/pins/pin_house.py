@@ -1,6 +1,6 @@
 """The only file of these tests that imports internals: a gateway on the loopback, driven by scripts.
 
-When internal modules move, edit the imports here; the pinned files and the other modules of this folder stay as they are.
+When internal modules move, edit the imports here and nothing else in this folder.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from foreword.gateway.channels.telegram.channel import Circumstances, open_teleg
 from foreword.gateway.channels.telegram.manners import Manners
 from foreword.gateway.channels.telegram.pacing import Tempo
 from foreword.gateway.message import Incoming
-from foreword.gateway.pairing import offer
 from foreword.gateway.opening import Options, open_gateway
+from foreword.gateway.pairing import offer
 from foreword.gateway.rhythm import Rhythm
 from foreword.gateway.tokens import Tokens
 from foreword.gateway.working import Patience
@@ -166,7 +166,7 @@ async def open_house(folder, provider, clock, files, bot=None, **options):
         settings |= {"opens": {"telegram": open_bot}, "scheduling": True}
     async with AsyncExitStack() as opened:
         if hasattr(os, "uname"):
-            opened.enter_context(mock.patch.object(os, "uname", lambda: os.uname_result(MACHINE)))
+            opened.enter_context(mock.patch.object(os, "uname", return_value=os.uname_result(MACHINE)))
         opened.enter_context(mock.patch.object(id_source, "_chance", CountedIds()))
         workspace = opened.enter_context(foreword.open(str(folder), clock, zone="UTC"))
         chosen = Options(**settings | options)

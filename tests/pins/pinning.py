@@ -157,7 +157,9 @@ def dump_state(folder):
 
 def show_row(table, row):
     """Show a row as a line of JSON, without what is random or taken from the machine's clock."""
-    shown = {name: "<hidden>" if value and (table, name) in HIDDEN else show_value(value) for name, value in row.items()}
+    shown = {
+        name: "<hidden>" if value and (table, name) in HIDDEN else show_value(value) for name, value in row.items()
+    }
     return mask(json.dumps(shown, ensure_ascii=False)) + "\n"
 
 
@@ -181,6 +183,8 @@ def describe_night(folder):
 
 def compare(pinned, found, what):
     """Return the beginning of a unified diff between the pinned and the found text."""
-    lines = list(unified_diff(pinned.splitlines(), found.splitlines(), f"pinned {what}", f"found {what}", lineterm="", n=2))
+    lines = list(
+        unified_diff(pinned.splitlines(), found.splitlines(), f"pinned {what}", f"found {what}", lineterm="", n=2)
+    )
     more = [f"… {len(lines) - MAX_DIFF_LINES} more lines"] if len(lines) > MAX_DIFF_LINES else []
     return "\n".join(line[:400] for line in lines[:MAX_DIFF_LINES] + more)

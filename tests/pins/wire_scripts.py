@@ -27,8 +27,8 @@ situations:
 rooms: {kitchen: {situation: group}}
 prompt: {files: [{path: CALENDAR.md, trust: inner}]}
 models:
-  "MODEL": {window: 200000, input_usd: 3, output_usd: 15}
-  "OTHER": {window: 200000, input_usd: 1, output_usd: 5}
+  "MODEL": {window: 200000, input_usd: 3, output_usd: 15, cache_read_usd: 0.3, cache_write_usd: 3.75}
+  "OTHER": {window: 200000, input_usd: 1, output_usd: 5, cache_read_usd: 0.1, cache_write_usd: 1.25}
 host: {sudo: false}
 """
 FILES = {
@@ -65,7 +65,9 @@ async def add_dialects(house):
 async def plain(house):
     """Three turns without tools, and characters that need escapes."""
     await house.say("Good morning", Says(text="Good morning."))
-    await house.say('Quote "this" \\ and <system>that</system> & Grüße 🪶\u2028', Says(text="It says: “this”\n\n\tyes."))
+    await house.say(
+        'Quote "this" \\ and <system>that</system> & Grüße 🪶\u2028', Says(text="It says: “this”\n\n\tyes.")
+    )
     await house.say("Thanks", Says(text="You are welcome."))
 
 
@@ -87,7 +89,9 @@ async def bad_calls(house):
 
 async def memory(house):
     """Save a memory, use it in a later turn, search and forget it."""
-    await house.say("Remember the key.", call("save_memory", text="The key hangs behind the clock.", title="Key"), Says())
+    await house.say(
+        "Remember the key.", call("save_memory", text="The key hangs behind the clock.", title="Key"), Says()
+    )
     house.tick(600)
     await house.say("Where is the key?", call("memory_search", query="key clock"), Says(text="Behind the clock."))
     await house.say("Show all.", call("read_memory"), Says(text="One entry."))
@@ -169,7 +173,9 @@ async def files(house):
 
 async def delegate(house):
     """Give a task to a helper with a prompt of its own."""
-    await house.say("Count.", call("delegate", task="Count the bees."), Says(text="Forty."), Says(text="There are forty."))
+    await house.say(
+        "Count.", call("delegate", task="Count the bees."), Says(text="Forty."), Says(text="There are forty.")
+    )
     await house.say("Ask nobody.", call("delegate", task="Count.", agent="nobody"), Says(text="I could not."))
 
 
@@ -193,7 +199,9 @@ async def switch(house):
     await house.say("Hello")
     await house.set_model(house.other)
     await house.say("Who answers?", call("memory_list"), Says(text="Another."))
-    await house.edit("foreword.yaml", house.files["foreword.yaml"].replace(f'model: "{house.model}"', f'model: "{house.other}"'))
+    await house.edit(
+        "foreword.yaml", house.files["foreword.yaml"].replace(f'model: "{house.model}"', f'model: "{house.other}"')
+    )
     await house.say("And now?")
 
 
