@@ -1,4 +1,4 @@
-"""What the pinned events and the pinned state share."""
+"""The fixture of the pinned events and the pinned state."""
 
 import pytest
 from pinning import describe_night
@@ -6,5 +6,5 @@ from pinning import describe_night
 
 @pytest.fixture(scope="session")
 def night(tmp_path_factory):
-    """Run the scripted night once; return what is pinned of it, by the names of the files."""
+    """Run the scripted night once; return the texts to pin, by file name."""
     return describe_night(tmp_path_factory.mktemp("night"))

@@ -1,4 +1,4 @@
-"""Recording, normalising and comparing what is pinned. See README.md in this folder."""
+"""Record, normalise and compare pinned data; README.md in this folder explains it."""
 
 import asyncio
 import hashlib
@@ -58,7 +58,7 @@ def number_ids(text, ids, *, fixed=False):
 
 
 def normalise(text, folder, url, ids):
-    """Replace what is random by nature: ids, the workspace's folder and the provider's address."""
+    """Replace random values: ids, the workspace's folder and the provider's address."""
     text = text.replace(str(folder), "<folder>").replace(url, "<provider>")
     return number_ids(text, [*ids, *CACHE_KEY.findall(text)])
 
@@ -156,7 +156,7 @@ def dump_state(folder):
 
 
 def show_row(table, row):
-    """Show a row as a line of JSON, without what is random or taken from the machine's clock."""
+    """Show a row as a line of JSON, without random values and times of the machine's clock."""
     shown = {
         name: "<hidden>" if value and (table, name) in HIDDEN else show_value(value) for name, value in row.items()
     }
@@ -164,14 +164,14 @@ def show_row(table, row):
 
 
 def mask(line):
-    """Replace what is random or taken from the machine's clock, wherever it is in a line."""
+    """Replace random values and times of the machine's clock in a line."""
     for pattern, mark in RANDOM:
         line = pattern.sub(mark, line)
     return line
 
 
 def describe_night(folder):
-    """Run the night in a folder; return what is pinned of it, by the names of the files."""
+    """Run the night in a folder; return the texts to pin, by file name."""
     run_night(folder)
     state = folder / ".foreword"
     schemas = [f"-- {name}\n{show_schema(state / name)}" for name in ("events.sqlite", "memory.sqlite")]
@@ -182,9 +182,8 @@ def describe_night(folder):
 
 
 def compare(pinned, found, what):
-    """Return the beginning of a unified diff between the pinned and the found text."""
-    lines = list(
-        unified_diff(pinned.splitlines(), found.splitlines(), f"pinned {what}", f"found {what}", lineterm="", n=2)
-    )
+    """Return the beginning of a unified diff; a line of text within a JSON string counts as a line."""
+    before, after = (text.replace("\\n", "\\n\n").splitlines() for text in (pinned, found))
+    lines = list(unified_diff(before, after, f"pinned {what}", f"found {what}", lineterm="", n=1))
     more = [f"… {len(lines) - MAX_DIFF_LINES} more lines"] if len(lines) > MAX_DIFF_LINES else []
     return "\n".join(line[:400] for line in lines[:MAX_DIFF_LINES] + more)

@@ -35,7 +35,7 @@ def write_wire():
 
 
 def write_night(*names):
-    """Write what is pinned of the night."""
+    """Write pinned files of the night."""
     with tempfile.TemporaryDirectory() as folder:
         found = describe_night(Path(folder).resolve())
     (HERE / "night").mkdir(exist_ok=True)

@@ -172,7 +172,7 @@ async def files(house):
 
 
 async def delegate(house):
-    """Give a task to a helper with a prompt of its own."""
+    """Delegate a task to a helper, which has another prompt."""
     await house.say(
         "Count.", call("delegate", task="Count the bees."), Says(text="Forty."), Says(text="There are forty.")
     )
@@ -206,7 +206,7 @@ async def switch(house):
 
 
 async def forks(house):
-    """Fork a session after its first turn and go on in both."""
+    """Fork a session after its first turn and continue both."""
     await house.say("One", Says(text="1"))
     await house.say("Two", Says(text="2"))
     first = house.session
@@ -233,7 +233,7 @@ async def agents(house):
 
 
 async def everything(house):
-    """A session with a bit of all: pinned whole, as a readable file."""
+    """A session with a bit of all; its requests are pinned whole, as a readable file."""
     both = (Called(name="memory_search", arguments={"query": "plum tree"}), Called(name="fly", arguments={}))
     await house.say("Where is the plum?", Says(text="Let me see.", calls=both), Says(text="By the east wall."))
     await house.edit("SOUL.md", "Warm and exact.\n")
