@@ -147,7 +147,8 @@ def dump_state(folder):
     parts = [show_schema(path)]
     with closing(sqlite3.connect(path)) as state:
         tables = [row[0] for row in state.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        ids += [row[0] for row in state.execute("SELECT base FROM ledgers ORDER BY session_id")]
+        bases = "SELECT base FROM ledgers LEFT JOIN sessions ON sessions.id = session_id ORDER BY sessions.rowid"
+        ids += [row[0] for row in state.execute(bases)]
         ids += [row[0] for row in state.execute("SELECT prompt_hash FROM turns ORDER BY number") if row[0]]
         for table in tables:
             lines = [show_row(table, row) for row in list_rows(state, table)]
