@@ -27,6 +27,7 @@ RANDOM = (
     # The scripted clock shows whole seconds; a fraction is from the machine's clock.
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(?!0+Z)\d+Z"), "<now>"),
     (re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uuid>"),
+    (re.compile(r'\\"[0-9a-f]{16}\\"'), r'\\"<hash>\\"'),  # spans, and blocks of prompts with a session's id
     (re.compile(r"http://127\.0\.0\.1:\d+"), "<provider>"),
     (re.compile(r"(?:The plum tree by the east wall was planted in the autumn\. ?){20,}"), "<long text>"),
 )
