@@ -138,8 +138,9 @@ def show_schema(path):
 
 
 def show_value(value):
-    """Show a value of a column; a blob is shown as the text that it holds."""
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+    """Show a value of a column: a blob as the text that it holds, and NUL, which separates parts of keys, as ␀."""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+    return text.replace("\0", "␀") if isinstance(text, str) else text
 
 
 def dump_state(folder):
