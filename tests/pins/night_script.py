@@ -186,7 +186,7 @@ def run_night(folder):
     clock = MovedClock(BEGIN)
 
     async def run(provider, bot):
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(400):
             async with open_house(folder, provider, clock, FILES, bot) as house:
                 night = Night(house)
                 for step in STEPS:

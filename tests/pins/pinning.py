@@ -71,7 +71,7 @@ def record_session(folder, shape, name):
     clock = MovedClock(BEGIN)
 
     async def run(provider):
-        async with asyncio.timeout(120), open_house(folder, provider, clock, files) as house:
+        async with asyncio.timeout(400), open_house(folder, provider, clock, files) as house:
             house.files, house.model, house.other = files, model, other
             await SESSIONS[name](house)
 
