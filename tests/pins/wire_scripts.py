@@ -1,0 +1,288 @@
+"""The sessions whose requests are pinned: written ones and generated ones, the same for every provider shape."""
+
+import re
+from random import Random
+
+from pin_house import Called, Refuses, Says
+
+MODELS = {
+    "anthropic": ("anthropic:claude-sonnet-5", "anthropic:claude-haiku-4-5"),
+    "chat": ("openai:gpt-5", "openai:gpt-5-mini"),
+    "responses": ("openai-responses:gpt-5", "openai-responses:gpt-5-mini"),
+    "gemini": ("google:gemini-3-pro", "google:gemini-2.5-flash"),
+    "compatible": ("ollama:qwen3", "ollama:llama3"),
+}
+CONFIG = """\
+owner: alice
+agents:
+  reid: {model: "MODEL", identity: {name: Reid, description: the assistant of a small household}}
+  ada: {model: "MODEL", soul: "Dry and brief.", instructions: "Answer in one sentence.", directories: [notes]}
+users:
+  alice: {trust: full, timezone: Europe/Paris}
+  bob: {trust: familiar, timezone: America/New_York}
+  carol: {trust: inner}
+situations:
+  dm: {ceiling: full}
+  group: {ceiling: familiar, prompt_overlay: prompts/group.md}
+rooms: {kitchen: {situation: group}}
+prompt: {files: [{path: CALENDAR.md, trust: inner}]}
+models:
+  "MODEL": {window: 200000, input_usd: 3, output_usd: 15, cache_read_usd: 0.3, cache_write_usd: 3.75}
+  "OTHER": {window: 200000, input_usd: 1, output_usd: 5, cache_read_usd: 0.1, cache_write_usd: 1.25}
+host: {sudo: false}
+"""
+FILES = {
+    "foreword.yaml": CONFIG,
+    "SOUL.md": "Calm and exact.\n",
+    "USER.md": "Alice keeps bees.\n",
+    "CALENDAR.md": "- Thursday: chess\n",
+    "AGENTS.md": "Say where a fact comes from.\n",
+    "rules/privacy.md": "Keep what one person says from the others.\n",
+    "prompts/group.md": "Several people read along. Be short.\n",
+    "groups/kitchen/AGENTS.md": "The kitchen is about meals.\n",
+    "users/bob/USER.md": "Bob is a neighbour.\n",
+    "memory/private/garden.md": "# Garden\n\nThe plum tree was planted in 2019 by the east wall.\n",
+    "memory/shared/house.md": "# House\n\nThe boiler is serviced in March.\n",
+    "memory/social/games.md": "# Games\n\nChess is played on Thursdays.\n",
+    "skills/brief/SKILL.md": "---\nname: brief\ndescription: Sum up the day.\n---\n\nThree lines at most.\n",
+    "notes/list.txt": "milk\neggs\nGrüße 🪶\n",
+}
+DIALECTS = ("coop", "moltis", "nova", "osa", "spec010")
+LONG = "The plum tree by the east wall was planted in the autumn. " * 130
+
+
+def call(name, /, **arguments):
+    """Have the model call one tool."""
+    return Says(calls=(Called(name=name, arguments=arguments),))
+
+
+async def add_dialects(house):
+    """Add an agent for each of the other blueprints."""
+    more = "".join(f'  {name}: {{model: "{house.model}", blueprint: {name}}}\n' for name in DIALECTS)
+    await house.edit("foreword.yaml", house.files["foreword.yaml"].replace("users:\n", f"{more}users:\n", 1))
+
+
+async def plain(house):
+    """Three turns without tools, and characters that need escapes."""
+    await house.say("Good morning", Says(text="Good morning."))
+    await house.say(
+        'Quote "this" \\ and <system>that</system> & Grüße 🪶\u2028', Says(text="It says: “this”\n\n\tyes.")
+    )
+    await house.say("Thanks", Says(text="You are welcome."))
+
+
+async def tools(house):
+    """Several calls at once, one after the other, with text before them, and one call that fails."""
+    two = (Called(name="memory_search", arguments={"query": "plum tree"}), Called(name="memory_list", arguments={}))
+    await house.say("Where is the plum?", Says(text="Let me see.", calls=two), Says(text="By the east wall."))
+    await house.say("And the games?", call("memory_get", path="social/games.md"), Says(text="Chess."))
+    await house.say("And the moon?", call("memory_get", path="social/nothing.md"), Says(text="I do not know."))
+
+
+async def bad_calls(house):
+    """A tool that does not exist, arguments that are no JSON, and arguments that do not fit the schema."""
+    broken = Says(calls=(Called(name="memory_search", arguments='{"query": '),))
+    await house.say("Fly to the moon", call("fly", to="moon"), Says(text="I cannot."))
+    await house.say("Search", broken, Says(text="That failed."))
+    await house.say("Search again", call("memory_search", query=7, more=True), Says(text="That failed as well."))
+
+
+async def memory(house):
+    """Save a memory, use it in a later turn, search and forget it."""
+    await house.say(
+        "Remember the key.", call("save_memory", text="The key hangs behind the clock.", title="Key"), Says()
+    )
+    house.tick(600)
+    await house.say("Where is the key?", call("memory_search", query="key clock"), Says(text="Behind the clock."))
+    await house.say("Show all.", call("read_memory"), Says(text="One entry."))
+    (saved,) = set(re.findall(r"own/[\w/-]+\.md", house.provider.requests[1].raw.decode()))
+    await house.say("Forget it.", call("forget_memory", path=saved), Says(text="Done."))
+
+
+async def instructions(house):
+    """Set standing instructions over HTTP and see them in the next turns."""
+    await house.say("Hello")
+    await house.ask("PUT", "/api/instructions", instructions="Call me Captain.")
+    await house.say("Who am I?", Says(text="Captain."))
+    house.tick(400)
+    await house.say("And now?")
+
+
+async def edits(house):
+    """Edit, add and delete files between turns, within and beyond the lifetime of the cache."""
+    await house.say("Hello")
+    await house.edit("SOUL.md", "Warm and exact.\n")
+    house.tick(30)
+    await house.say("Who are you?")
+    await house.edit("rules/energy.md", "Turn off the light.\n")
+    house.tick(4000)
+    await house.say("What are the rules?")
+    await house.edit("CALENDAR.md", "- Friday: theatre\n")
+    await house.say("What is on?")
+
+
+async def clock(house):
+    """Let minutes, hours and days pass between the turns."""
+    for seconds in (0, 60, 299, 301, 3700, 90_000):
+        house.tick(seconds)
+        await house.say(f"After {seconds} seconds")
+
+
+async def people(house):
+    """Three people with different trust and a stranger, in turn."""
+    for user in ("alice", "bob", "carol", "", "bob"):
+        await house.say("What do you know of the garden and the games?", user=user)
+
+
+async def room(house):
+    """Two people in a room, one of them in private in between."""
+    kitchen = {"room": "kitchen", "situation": "group"}
+    await house.say("What is for dinner?", Says(text="Soup."), **kitchen)
+    await house.say("With bread?", call("memory_search", query="games"), Says(text="Yes."), user="bob", **kitchen)
+    await house.say("The plum is a secret.", user="alice")
+    await house.say("What do you know of plums?", user="bob", **kitchen)
+
+
+async def plan(house):
+    """Switch plan mode on, be refused a change in it, accept the plan and carry it out."""
+    await house.say("Plan the move.", Says(text="1. Pack.\n2. Move."), plan=True)
+    await house.say("Do it now.", call("save_memory", text="Moved.", title="Move"), Says(text="Only plans here."))
+    await house.ask("POST", f"/api/sessions/{house.session}/plan/accept")
+    await house.say("Go on.", Says(text="Packed."))
+
+
+async def tasks(house):
+    """Keep tasks and a workflow, which are part of the following prompts."""
+    await add_dialects(house)
+    steps = [{"text": "Pack", "status": "done"}, {"text": "Drive", "status": "active"}]
+    task = {"id": "1", "title": "Move", "description": "To the coast", "status": "active", "steps": steps}
+    for agent in ("reid", "nova", "osa"):
+        await house.say("Note it.", call("task_write", tasks=[task]), Says(text="Noted."), agent=agent)
+        await house.say("How far?", call("workflow_write", text="Stage 2 of 3"), Says(text="Half."), agent=agent)
+        await house.say("And now?", agent=agent)
+
+
+async def files(house):
+    """List, read, search and write files of a directory; the write is held."""
+    agent = {"agent": "ada"}
+    await house.say("List.", call("list_files"), Says(text="One."), **agent)
+    await house.say("Read.", call("read_file", path="notes/list.txt"), Says(text="Milk."), **agent)
+    await house.say("Find.", call("search_files", text="eggs"), Says(text="Line 2."), **agent)
+    await house.say("Write.", call("write_file", path="notes/new.txt", text="tea"), Says(text="Held."), **agent)
+
+
+async def delegate(house):
+    """Delegate a task to a helper, which has another prompt."""
+    await house.say(
+        "Count.", call("delegate", task="Count the bees."), Says(text="Forty."), Says(text="There are forty.")
+    )
+    await house.say("Ask nobody.", call("delegate", task="Count.", agent="nobody"), Says(text="I could not."))
+
+
+async def retries(house):
+    """Refusals within a turn, an answer that is cut, and an empty one."""
+    await house.say("Hello?", Refuses(status=429), Refuses(status=503, message="overloaded"), Says(text="Here."))
+    await house.say("Tell me everything.", Says(text="It begins with", cut=True))
+    await house.say("Go on.", Says(text=""))
+    await house.say("Still here?")
+
+
+async def compaction(house):
+    """Talk until the oldest turns are summarised."""
+    await house.edit("foreword.yaml", house.files["foreword.yaml"].replace("window: 200000", "window: 22000"))
+    for number in range(9):
+        await house.say(f"{number}. {LONG}")
+
+
+async def switch(house):
+    """Choose another model for a session, then another for the agent."""
+    await house.say("Hello")
+    await house.set_model(house.other)
+    await house.say("Who answers?", call("memory_list"), Says(text="Another."))
+    await house.edit(
+        "foreword.yaml", house.files["foreword.yaml"].replace(f'model: "{house.model}"', f'model: "{house.other}"')
+    )
+    await house.say("And now?")
+
+
+async def forks(house):
+    """Fork a session after its first turn and continue both."""
+    await house.say("One", Says(text="1"))
+    await house.say("Two", Says(text="2"))
+    first = house.session
+    fork = await house.ask("POST", f"/api/sessions/{first}/fork", turns=1)
+    await house.say("Three", session=fork["session"])
+    await house.say("Four", session=first)
+
+
+async def dialects(house):
+    """One turn with a tool and one without for the agent of each blueprint."""
+    await add_dialects(house)
+    for agent in DIALECTS:
+        await house.say("Where is the plum?", call("memory_search", query="plum"), Says(text="East."), agent=agent)
+        house.tick(60)
+        await house.say("Thanks", agent=agent)
+
+
+async def agents(house):
+    """Change soul and identity of an agent over HTTP; talk to two agents in turn."""
+    await house.say("Hello", agent="reid")
+    await house.ask("PUT", "/api/agents/reid/soul", soul="Cheerful.")
+    await house.say("Hello", agent="ada")
+    await house.say("Hello again", agent="reid")
+
+
+async def everything(house):
+    """A session with a bit of all; its requests are pinned whole, as a readable file."""
+    both = (Called(name="memory_search", arguments={"query": "plum tree"}), Called(name="fly", arguments={}))
+    await house.say("Where is the plum?", Says(text="Let me see.", calls=both), Says(text="By the east wall."))
+    await house.edit("SOUL.md", "Warm and exact.\n")
+    house.tick(120)
+    await house.say("Remember it.", call("save_memory", text="Plum: east wall.", title="Plum"), Says(text="Kept."))
+    house.tick(7200)
+    await house.say("Plan the harvest.", Says(text="1. Wait."), plan=True)
+    await house.say("Hello from the kitchen", user="bob", room="kitchen", situation="group")
+
+
+WRITTEN = (
+    plain, tools, bad_calls, memory, instructions, edits, clock, people, room, plan, tasks, files, delegate, retries,
+    compaction, switch, forks, dialects, agents, everything,
+)  # fmt: skip
+TEXTS = ("Good morning", "What is on today?", "And the bees?", "Where is the plum tree?", "Thanks", "Why?\n\nSay more.")
+REPLIES = ("Yes.", "No.", "Forty.", "By the east wall.\n\n- one\n- two")
+SOULS = ("Warm.\n", "Calm and exact.\n", "Dry, and brief.\n")
+CALLS = (
+    ("memory_search", {"query": "boiler"}),
+    ("memory_list", {}),
+    ("memory_get", {"path": "shared/house.md"}),
+    ("read_skill", {"name": "brief"}),
+    ("save_memory", {"text": "The bees swarm in May.", "title": "Bees"}),
+    ("nothing", {"a": [1, 2.5, None, True]}),
+)
+
+
+def generate(seed):
+    """Make a session from a seed; only `Random.random` is used, which is the same in every version of Python."""
+
+    async def session(house):
+        random = Random(seed)
+
+        def choose(values):
+            return values[int(random.random() * len(values))]
+
+        for _ in range(5):
+            if random.random() < 0.25:
+                await house.edit("SOUL.md", choose(SOULS))
+            house.tick(int(random.random() * 600))
+            lines = []
+            while random.random() < 0.5:
+                chosen = [choose(CALLS) for _ in range(1 + (random.random() < 0.3))]
+                lines.append(Says(calls=tuple(Called(name=name, arguments=given) for name, given in chosen)))
+            place = {"room": "kitchen", "situation": "group"} if random.random() < 0.2 else {}
+            await house.say(choose(TEXTS), *lines, Says(text=choose(REPLIES)), user=choose(("alice", "bob")), **place)
+
+    return session
+
+
+BRIEF = ("plain", "tools", "everything")  # the sessions of a shape that differs from another by few fields
+SESSIONS = {one.__name__: one for one in WRITTEN} | {f"seed-{seed}": generate(seed) for seed in range(1, 3)}
